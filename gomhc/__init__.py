@@ -1,0 +1,39 @@
+"""Exact doubly stochastic maps for multi-stream residual networks (go-mHC and the methods it is compared to)."""
+
+from __future__ import annotations
+
+from gomhc.birkhoff import (
+    PARAMETRIZATIONS,
+    Average,
+    Identity,
+    Kronecker,
+    LinearSinkhorn,
+    Orthostochastic,
+    Parametrization,
+    Permutations,
+    Promise,
+    Sinkhorn,
+    Transportation,
+    Unconstrained,
+    Unistochastic,
+)
+from gomhc.integrations.parametrize import doubly_stochastic
+from gomhc.version import __version__
+
+__all__ = [
+    "PARAMETRIZATIONS",
+    "Average",
+    "Identity",
+    "Kronecker",
+    "LinearSinkhorn",
+    "Orthostochastic",
+    "Parametrization",
+    "Permutations",
+    "Promise",
+    "Sinkhorn",
+    "Transportation",
+    "Unconstrained",
+    "Unistochastic",
+    "__version__",
+    "doubly_stochastic",
+]

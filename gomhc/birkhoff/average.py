@@ -1,0 +1,87 @@
+"""Which matrix do the logits of several matrices, and their weights, mean together? (app. H)
+
+d = num_streams, s = number of terms
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff import fitting
+from gomhc.birkhoff.orthostochastic import Orthostochastic
+from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.birkhoff.permutations import convex_combination_flops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average(Parametrization):
+    r"""A learned convex combination of s matrices of one parametrization (app. H).
+
+        w = softmax(b),    B = sum_i w_i B_i(z_i)
+
+    Logits: those of each term in turn, then the s weights.
+    """
+
+    key: ClassVar[str] = "average"
+
+    num_terms: int = 2
+    """How many matrices are averaged (s)."""
+
+    term: Parametrization | None = None
+    """What each of them is; by default Orthostochastic with expressivity 1, as in the paper."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "num_terms")
+        if self.term is None:
+            object.__setattr__(self, "term", Orthostochastic(num_streams=self.num_streams, expressivity=1))
+        if self.part.num_streams != self.num_streams:
+            raise ValueError(
+                f"num_streams={self.num_streams} but the averaged term has {self.part.num_streams}; "
+                f"use term={replace(self.part, num_streams=self.num_streams)}"
+            )
+
+    @property
+    def part(self) -> Parametrization:
+        """The term, which is no longer None."""
+        assert self.term is not None
+        return self.term
+
+    @property
+    def num_logits(self) -> int:
+        return self.num_terms * (self.part.num_logits + 1)
+
+    @property
+    def promise(self) -> Promise:
+        return self.part.promise
+
+    @property
+    def covers_polytope(self) -> bool:
+        return self.part.covers_polytope
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        term_logits = logits[..., : -self.num_terms].unflatten(-1, (self.num_terms, self.part.num_logits))
+        weights = logits[..., -self.num_terms :].softmax(-1)
+        return torch.einsum("...s, ...sij -> ...ij", weights, self.part.matrix(term_logits))
+
+    def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
+        """Every term as near as the whole, and equal weights."""
+        term = replace(self.part, initial_leak=self.initial_leak)
+        draws = [term.draw_near_identity(generator) for _ in range(self.num_terms)]
+        return torch.cat((*draws, draws[0].new_zeros(self.num_terms)))
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        """Searches from random logits, and from every term as close as it comes alone: never worse than one term."""
+        alone = self.part.closest_logits(matrix).repeat(1, self.num_terms)
+        alone = torch.cat((alone, alone.new_zeros(len(alone), self.num_terms)), dim=-1)
+        starts = torch.cat((fitting.random_starts(self.num_logits, matrix), alone[:, None]), dim=1)
+        return fitting.closest_logits(self.matrix, starts, matrix)
+
+    def flops(self, num_channels: int) -> float:
+        terms = self.num_terms * self.part.flops(num_channels)
+        return terms + convex_combination_flops(num_channels, self.num_terms, self.num_streams)

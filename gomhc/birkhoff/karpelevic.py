@@ -1,0 +1,86 @@
+r"""Where can eigenvalues of a stochastic matrix lie, and how much of that do these eigenvalues fill?
+
+The Karpelevič region of d is bounded by arcs between neighbouring roots of unity of order at most d. For neighbours
+a/b < a'/b' in the Farey sequence of order d the arc is (Ito 1997; q the smaller, r the larger of b and b')
+
+    x^r (x^q - (1 - t))^m = t^m x^{q m},    m = floor(d / q),    0 <= t <= 1
+
+Doubly stochastic matrices keep inside it. For d <= 3 the region is the union of the regular polygons with up to d
+sides, as the paper draws it, and from d = 4 on it is a little larger. d = num_streams
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+ComplexArray = NDArray[np.complexfloating]
+POINTS_AN_ARC = 257
+
+
+@cache
+def karpelevic_boundary(num_streams: int) -> ComplexArray:
+    """The boundary in the upper half plane, from 1 to -1, as a polyline of complex numbers."""
+    halves = sorted({Fraction(a, b) for b in range(1, num_streams + 1) for a in range(b + 1) if 2 * a <= b})
+    if num_streams == 1:
+        return np.ones(1, dtype=complex)
+    return np.concatenate([_arc(num_streams, low, high) for low, high in pairwise(halves)])
+
+
+def contains(points: ComplexArray, num_streams: int, tolerance: float = 1e-9) -> NDArray[np.bool_]:
+    """Which points lie in the region. It is star-shaped around zero: one radius bounds each direction."""
+    points = np.asarray(points)
+    if num_streams <= 2:
+        real = (np.abs(points.imag) <= tolerance) & (np.abs(points.real) <= 1 + tolerance)
+        return real if num_streams == 2 else np.abs(points - 1) <= tolerance
+    boundary = karpelevic_boundary(num_streams)
+    angle = np.abs(np.angle(points))
+    radius = np.interp(angle, np.angle(boundary), np.abs(boundary))
+    on_axis = (np.abs(points.imag) <= tolerance) & (np.abs(points.real) <= 1 + tolerance)
+    return (np.abs(points) <= radius + tolerance) | on_axis
+
+
+def filled_share(eigenvalues: ComplexArray, num_streams: int, num_cells: int = 101) -> float:
+    """Share of the region that holds eigenvalues: of the square cells whose centre lies in it, those that are hit.
+
+    The square from -1 - i to 1 + i has `num_cells` cells a side; an odd number puts a row of centres on the real axis.
+    """
+    edges = np.linspace(-1 - 1e-9, 1 + 1e-9, num_cells + 1)
+    centres = (edges[:-1] + edges[1:]) / 2
+    inside = contains(centres[:, None] + 1j * centres[None, :], num_streams)
+    eigenvalues = np.asarray(eigenvalues).ravel()
+    hits, *_ = np.histogram2d(eigenvalues.real, eigenvalues.imag, bins=(edges, edges))
+    return float((inside & (hits > 0)).sum() / inside.sum())
+
+
+def _arc(num_streams: int, low: Fraction, high: Fraction) -> ComplexArray:
+    """From exp(2 pi i low) to exp(2 pi i high)."""
+    ends = np.exp(2j * np.pi * np.array([float(low), float(high)]))
+    q, r = sorted((low.denominator, high.denominator))
+    if q == 1:  # the first arc is a straight line
+        return np.linspace(ends[0], ends[1], POINTS_AN_ARC)
+    middle = [_boundary_root(num_streams, q, r, t, low, high) for t in np.linspace(0, 1, POINTS_AN_ARC)[1:-1]]
+    inner = np.array(middle)
+    inner = inner[np.argsort(np.angle(inner), kind="stable")]
+    return np.concatenate((ends[:1], inner, ends[1:]))
+
+
+def _boundary_root(num_streams: int, q: int, r: int, t: float, low: Fraction, high: Fraction) -> complex:
+    """The outermost root of Ito's equation between the two directions."""
+    m = num_streams // q
+    power = np.zeros(q + 1)
+    power[0], power[-1] = 1, -(1 - t)
+    left = np.array([1.0])
+    for _ in range(m):
+        left = np.polymul(left, power)
+    left = np.polymul(left, np.eye(r + 1)[0])
+    right = t**m * np.eye(q * m + 1)[0]
+    roots = np.roots(np.polysub(left, right))
+    turns = np.abs(np.angle(roots)) / (2 * np.pi)
+    between = roots[(turns >= float(low) - 1e-7) & (turns <= float(high) + 1e-7)]
+    outermost = between[np.argmax(np.abs(between))]
+    return complex(outermost.real, abs(outermost.imag))

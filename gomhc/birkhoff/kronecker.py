@@ -1,0 +1,109 @@
+"""KromHC: which matrix do the logits of several small matrices mean together?
+
+d = num_streams, i_k = streams of the k-th factor, K = number of factors
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff.parametrization import Parametrization, Promise
+from gomhc.birkhoff.permutations import Permutations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kronecker(Parametrization):
+    r"""The Kronecker product of small doubly stochastic matrices (KromHC).
+
+        B = U_1 (x) U_2 (x) ... (x) U_K,    i_1 i_2 ... i_K = d
+
+    Each factor is any parametrization; a number stands for `Permutations` of so many streams, as in KromHC.
+    """
+
+    key: ClassVar[str] = "kronecker"
+
+    factors: tuple[int | Parametrization, ...] = ()
+    """Streams of each factor, or a parametrization each; by default the prime factors of num_streams."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        factors = tuple(self.factors) or prime_factors(self.num_streams)
+        sizes = tuple(factor if isinstance(factor, int) else factor.num_streams for factor in factors)
+        if math.prod(sizes) != self.num_streams:
+            raise ValueError(
+                f"num_streams={self.num_streams} is not a product of factors {sizes}; "
+                f"use factors={prime_factors(self.num_streams)} or another parametrization"
+            )
+        object.__setattr__(self, "factors", tuple(_parametrization(factor) for factor in factors))
+
+    @property
+    def parts(self) -> tuple[Parametrization, ...]:
+        """The factors, none of them a mere number."""
+        return tuple(_parametrization(factor) for factor in self.factors)
+
+    @property
+    def num_logits(self) -> int:
+        return sum(part.num_logits for part in self.parts)
+
+    @property
+    def promise(self) -> Promise:
+        return min((part.promise for part in self.parts), default=Promise.EXACT)
+
+    @property
+    def covers_polytope(self) -> bool:
+        return len([part for part in self.parts if part.num_streams > 1]) <= 1 and all(
+            part.covers_polytope for part in self.parts
+        )
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        product = logits.new_ones(*logits.shape[:-1], 1, 1)
+        for part, part_logits in zip(self.parts, self._split(logits), strict=True):
+            product = kronecker_product(product, part.matrix(part_logits))
+        return product
+
+    def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
+        """The mean diagonal of a product is the product of the mean diagonals: a random share of it to each factor."""
+        device = generator.device if generator is not None else None
+        mixing = torch.tensor([part.num_streams > 1 for part in self.parts], device=device)
+        shares = mixing * (0.5 + torch.rand(len(mixing), generator=generator, device=device))
+        leaks = 1 - (1 - self.initial_leak) ** (shares / shares.sum())
+        draws = [torch.zeros(0, dtype=torch.float64, device=device)]
+        for part, leak in zip(self.parts, leaks.tolist(), strict=True):
+            near = replace(part, initial_leak=leak) if part.num_streams > 1 else part
+            draws.append(near.draw_near_identity(generator))
+        return torch.cat(draws)
+
+    def flops(self, num_channels: int) -> float:
+        """Those of the factors, and one product for each entry of each partial Kronecker product from the second on."""
+        sizes = accumulate((part.num_streams for part in self.parts), mul)
+        products = sum(size**2 for index, size in enumerate(sizes) if index > 0)
+        return sum(part.flops(num_channels) for part in self.parts) + num_channels * products
+
+    def _split(self, logits: Tensor) -> tuple[Tensor, ...]:
+        return logits.split([part.num_logits for part in self.parts], dim=-1)
+
+
+def kronecker_product(a: Float[Tensor, "*batch i i"], b: Float[Tensor, "*batch j j"]) -> Float[Tensor, "*batch d d"]:
+    """A (x) B for batches of matrices (torch.kron would multiply the batches too)."""
+    blocks = a[..., :, None, :, None] * b[..., None, :, None, :]
+    return blocks.flatten(-4, -3).flatten(-2, -1)
+
+
+def prime_factors(number: int) -> tuple[int, ...]:
+    """The primes whose product is `number`, smallest first."""
+    for prime in range(2, math.isqrt(number) + 1):
+        if number % prime == 0:
+            return (prime, *prime_factors(number // prime))
+    return (number,) if number > 1 else ()
+
+
+def _parametrization(factor: int | Parametrization) -> Parametrization:
+    return Permutations(num_streams=factor) if isinstance(factor, int) else factor

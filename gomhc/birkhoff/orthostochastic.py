@@ -1,0 +1,94 @@
+"""Go-mHC: which matrix do the free reals of a rotation mean? (the paper's method)
+
+d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff import fitting
+from gomhc.birkhoff.parametrization import Parametrization, require_positive
+from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
+from gomhc.birkhoff.rotations import ROTATIONS, RotationName
+from gomhc.kernels.orthostochastic import blockwise_squared_norm, orthostochastic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orthostochastic(Parametrization):
+    r"""Blockwise squared norms of a rotation (go-mHC, eq. 5).
+
+        Q = (I - A)(I + A)^{-1},    B_ij = (1/s) ||Q_ij||_F^2
+
+    Rows and columns of Q have unit norm, so B is doubly stochastic to rounding. At zero logits it is the identity, and
+    there its Jacobian is zero, as at every permutation: start near it, not on it (`initial_logits`).
+    """
+
+    key: ClassVar[str] = "go"
+
+    expressivity: int = 2
+    """Size of a block (s): 1 is the orthostochastic boundary, and larger values fill the polytope."""
+
+    rotation: RotationName = "cayley"
+    """Which map makes the rotation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "expressivity")
+        if self.rotation not in ROTATIONS:
+            raise ValueError(f"rotation must be one of {', '.join(ROTATIONS)}, got {self.rotation!r}")
+
+    @property
+    def size(self) -> int:
+        """Rows of the rotation (n)."""
+        return self.num_streams * self.expressivity
+
+    @property
+    def num_logits(self) -> int:
+        return self.size * (self.size - 1) // 2
+
+    @property
+    def covers_polytope(self) -> bool:
+        return self.num_streams <= 2
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        if self.rotation == "cayley":
+            return orthostochastic(logits, self.num_streams, self.expressivity)
+        rotation = ROTATIONS[self.rotation].map(logits.double(), self.size)
+        return blockwise_squared_norm(rotation, self.num_streams).to(logits.dtype)
+
+    def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
+        return near_identity_rotation(self, generator)
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        if self.rotation != "cayley":  # the others have no inverse here
+            return super().closest_logits(matrix)
+        a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, matrix.dtype))
+        row, column = torch.triu_indices(self.size, self.size, offset=1)
+        starts = torch.cat((a[..., row, column], fitting.random_starts(self.num_logits, matrix)), dim=1)
+        return fitting.closest_logits(self.matrix, starts, matrix)
+
+    def flops(self, num_channels: int) -> float:
+        return num_channels * (ROTATIONS[self.rotation].flops(self.size) + 4 * self.size**2)
+
+
+def near_identity_rotation(parametrization: Parametrization, generator: torch.Generator | None) -> Tensor:
+    """Gaussian logits, scaled until their image has the leak that is asked for.
+
+    Near the identity the leak grows with the square of the logits, whence the square root.
+    """
+    device = generator.device if generator is not None else None
+    shape = (parametrization.num_logits,)
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
+    if parametrization.num_streams == 1:
+        return logits
+    logits = logits * (parametrization.initial_leak / parametrization.num_logits) ** 0.5
+    for _ in range(50):
+        leak = 1 - parametrization.matrix(logits).diagonal().mean()
+        logits = logits * (parametrization.initial_leak / leak).sqrt()
+    return logits

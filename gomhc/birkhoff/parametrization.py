@@ -1,0 +1,158 @@
+"""Which matrix does this vector of free reals mean? The contract that every answer keeps.
+
+d = num_streams, p = num_logits, C = num_channels
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff import fitting, samplers
+from gomhc.birkhoff.measures import marginal_error
+
+FIT_TOLERANCE = 1e-3
+"""How far the row and column sums of a matrix handed to `fit` may be from one."""
+
+
+class Promise(IntEnum):
+    """What a parametrization promises of its matrices, from weakest to strongest."""
+
+    NOTHING = 0
+    APPROXIMATE = 1
+    """Doubly stochastic up to an error that `gomhc.birkhoff.measures.marginal_error` reports."""
+    EXACT = 2
+    """Nonnegative, and row and column sums are one to rounding, whatever the logits."""
+
+
+class Fit(NamedTuple):
+    """The logits found for a matrix, and how far their image stays from it (Frobenius norm)."""
+
+    logits: Float[Tensor, "*batch p"]
+    distance: Float[Tensor, "*batch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parametrization(ABC):
+    """A map from free reals to matrices that mix streams: logits (*batch, p) -> matrix (*batch, d, d).
+
+    It is a value: the configuration, the choice on the command line, the entry in a record and the callable at once.
+    It owns no learned state. A new method implements `num_logits`, `matrix` and `flops`, and says what it promises.
+    """
+
+    num_streams: int
+    """How many streams the matrix mixes (d)."""
+
+    initial_leak: float = 0.1
+    """How near the identity `initial_logits` starts: the share of a stream that goes to others (1 - mean diagonal)."""
+
+    key: ClassVar[str]
+    """Its name in `gomhc.PARAMETRIZATIONS` and on the command line."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_streams")
+        if not 0 < self.initial_leak <= 0.5:
+            raise ValueError(
+                f"initial_leak must be in (0, 0.5], got {self.initial_leak}; on the identity nothing learns"
+            )
+
+    @property
+    @abstractmethod
+    def num_logits(self) -> int:
+        """How many free reals it takes (p)."""
+
+    @abstractmethod
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        """The equation itself, in the precision of `logits`, which have been checked."""
+
+    @abstractmethod
+    def flops(self, num_channels: int) -> float:
+        """Operations of one projection by the paper's table (app. B.6), which multiplies each by C."""
+
+    @property
+    def promise(self) -> Promise:
+        """What holds of the matrices for every value of the logits."""
+        return Promise.EXACT
+
+    @property
+    def covers_polytope(self) -> bool:
+        """Whether every doubly stochastic matrix is an image, or the limit of images."""
+        return False
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The matrix that `logits` (*batch, p) mean, (*batch, d, d), in their dtype; autocast does not apply."""
+        self._check(logits)
+        precision = torch.promote_types(logits.dtype, torch.float32)
+        with torch.autocast(logits.device.type, enabled=False):
+            return self.matrix(logits.to(precision)).to(logits.dtype)
+
+    def initial_logits(self, generator: torch.Generator | None = None) -> Float[Tensor, " p"]:
+        """Logits of a random matrix whose mean diagonal is 1 - initial_leak, where the Jacobian does not vanish.
+
+        They live on the generator's device, in torch's default dtype.
+        """
+        logits = self.draw_near_identity(generator)
+        return logits.to(torch.get_default_dtype())
+
+    def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
+        """`initial_logits` in float64. Here: those of (1 - leak) I + leak S, with S random and of zero diagonal."""
+        away = samplers.sinkhorn_off_diagonal(self.num_streams, 1, generator)
+        return self.closest_logits(torch.lerp(torch.eye(self.num_streams).to(away), away, self.initial_leak))[0]
+
+    def fit(self, matrix: Tensor) -> Fit:
+        """Logits whose image is closest to a doubly stochastic `matrix` (*batch, d, d), and the distance that remains.
+
+        Where the map has no inverse in closed form, the best of several deterministic local searches.
+        """
+        self._check_target(matrix)
+        flat = matrix.detach().reshape(-1, *matrix.shape[-2:]).double()
+        logits = self.closest_logits(flat).to(matrix.dtype).reshape(*matrix.shape[:-2], self.num_logits)
+        distance = torch.linalg.matrix_norm(self(logits).double() - matrix.double())
+        return Fit(logits, distance.to(matrix.dtype))
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        """`fit` for checked matrices in float64. Here: Levenberg-Marquardt; better where the map can be inverted."""
+        return fitting.closest_logits(self.matrix, fitting.random_starts(self.num_logits, matrix), matrix)
+
+    def num_parameters(self, num_channels: int) -> int:
+        """Learned reals of one dynamic hyper-connection of C channels (table 1): (dC + 1) p + 2d²C + 2d + 3."""
+        d, c = self.num_streams, num_channels
+        return (d * c + 1) * self.num_logits + 2 * d * d * c + 2 * d + 3
+
+    def _check(self, logits: Tensor) -> None:
+        if not logits.is_floating_point():
+            raise ValueError(f"logits must be real floating point, got {logits.dtype}; convert with logits.float()")
+        if logits.dim() == 0 or logits.shape[-1] != self.num_logits:
+            raise ValueError(
+                f"{self} takes logits of shape (*batch, {self.num_logits}), got {tuple(logits.shape)}; "
+                f"its num_logits says how many the last dimension must hold"
+            )
+
+    def _check_target(self, matrix: Tensor) -> None:
+        d = self.num_streams
+        if not matrix.is_floating_point():
+            raise ValueError(f"matrix must be real floating point, got {matrix.dtype}; convert with matrix.float()")
+        if matrix.shape[-2:] != (d, d):
+            raise ValueError(f"{self} fits matrices of shape (*batch, {d}, {d}), got {tuple(matrix.shape)}")
+        if self.promise is Promise.NOTHING or matrix.numel() == 0:
+            return
+        error, lowest = marginal_error(matrix.double()).max().item(), matrix.min().item()
+        if not (error <= FIT_TOLERANCE and lowest >= -FIT_TOLERANCE):
+            raise ValueError(
+                f"expected a doubly stochastic matrix, got row or column sums off by {error:.2g} and a smallest entry "
+                f"of {lowest:.2g}; gomhc.birkhoff.balance(matrix) makes a positive matrix doubly stochastic"
+            )
+
+
+def require_positive(parametrization: Parametrization, *fields: str) -> None:
+    """Each of these fields counts something: whole and at least one."""
+    for name in fields:
+        value = getattr(parametrization, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{type(parametrization).__name__} needs {name} to be a whole number >= 1, got {value!r}")

@@ -1,0 +1,70 @@
+"""mHC-lite: which matrix do weights over all d! permutations mean?
+
+d = num_streams
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.birkhoff.permutation_matrices import permutation_matrices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permutations(Parametrization):
+    r"""A convex combination of all permutation matrices (mHC-lite): every doubly stochastic matrix is one.
+
+    w = softmax(z),    B = sum_k w_k P_k
+    """
+
+    key: ClassVar[str] = "permutations"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        permutation_matrices(self.num_streams, torch.empty(0))  # says so here where there are too many
+
+    @property
+    def num_logits(self) -> int:
+        return math.factorial(self.num_streams)
+
+    @property
+    def covers_polytope(self) -> bool:
+        return True
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        weights = logits.softmax(-1)
+        vertices = permutation_matrices(self.num_streams, logits)
+        return (weights @ vertices.flatten(1)).unflatten(-1, vertices.shape[1:])
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        r"""The weights of largest entropy, by generalised iterative scaling (Darroch and Ratcliff, 1972).
+
+            log w_k <- log w_k + (1/d) <P_k, log M - log B>
+
+        Among the many weights that give M these are the least extreme, so all of them can still learn.
+        """
+        vertices = permutation_matrices(self.num_streams, matrix).flatten(1)
+        tiny = torch.finfo(torch.float32).eps ** 2
+        target = matrix.flatten(1).clamp(min=tiny)
+        logits = matrix.new_zeros(len(matrix), self.num_logits)
+        for _ in range(2000):
+            image = logits.softmax(-1) @ vertices
+            if len(matrix) == 0 or (image - target).abs().max() < 1e-10:
+                break
+            logits = logits + (target / image.clamp(min=tiny)).log() @ vertices.T / self.num_streams
+        return logits
+
+    def flops(self, num_channels: int) -> float:
+        return convex_combination_flops(num_channels, self.num_logits, self.num_streams)
+
+
+def convex_combination_flops(num_channels: int, num_terms: int, num_streams: int) -> float:
+    """The paper's count for `num_terms` matrices: three for each weight's softmax, two for each product and sum."""
+    return num_channels * (3 * num_terms + 2 * num_streams**2 * num_terms)

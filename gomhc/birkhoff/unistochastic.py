@@ -1,0 +1,76 @@
+"""Which matrix do the free reals of a unitary matrix mean? (app. E)
+
+d = num_streams, s = expressivity, n = d * s, p = n²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc.birkhoff import fitting
+from gomhc.birkhoff.orthostochastic import near_identity_rotation
+from gomhc.birkhoff.parametrization import Parametrization, require_positive
+from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
+from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, skew, upper_triangle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unistochastic(Parametrization):
+    r"""Blockwise squared norms of a unitary matrix (app. E).
+
+        U = (I - A)(I + A)^{-1},  A = X + iY,  X^T = -X,  Y^T = Y,    B_ij = (1/s) ||U_ij||_F^2
+
+    Written with reals: [[X, -Y], [Y, X]] is skew-symmetric of size 2n, and the first n columns of its Cayley transform
+    are the real part of U above its imaginary part. Logits: the upper triangle of X, then that of Y with its diagonal.
+    """
+
+    key: ClassVar[str] = "go-unitary"
+
+    expressivity: int = 2
+    """Size of a block (s): 1 is the unistochastic set, and larger values fill the polytope."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "expressivity")
+
+    @property
+    def size(self) -> int:
+        """Rows of the unitary matrix (n)."""
+        return self.num_streams * self.expressivity
+
+    @property
+    def num_logits(self) -> int:
+        return self.size**2
+
+    @property
+    def covers_polytope(self) -> bool:
+        return self.num_streams <= 2
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        n = self.size
+        skew_logits, symmetric_logits = logits.double().split((n * (n - 1) // 2, n * (n + 1) // 2), dim=-1)
+        x, upper = skew(skew_logits, n), upper_triangle(symmetric_logits, n, offset=0)
+        y = upper + upper.triu(1).mT
+        a = torch.cat((torch.cat((x, -y), dim=-1), torch.cat((y, x), dim=-1)), dim=-2)
+        real, imaginary = cayley(a)[..., :n].split(n, dim=-2)
+        b = blockwise_squared_norm(real, self.num_streams) + blockwise_squared_norm(imaginary, self.num_streams)
+        return b.to(logits.dtype)
+
+    def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
+        return near_identity_rotation(self, generator)
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, torch.complex128))
+        row, column = torch.triu_indices(self.size, self.size, offset=1)
+        diagonal_too = torch.triu_indices(self.size, self.size)
+        starts = torch.cat((a.real[..., row, column], a.imag[..., diagonal_too[0], diagonal_too[1]]), dim=-1)
+        return fitting.closest_logits(self.matrix, starts, matrix)
+
+    def flops(self, num_channels: int) -> float:
+        """Go-mHC's count, with complex numbers: four times as many operations."""
+        return 4 * num_channels * (8 / 3 * self.size**3 + 4 * self.size**2)

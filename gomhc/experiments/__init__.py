@@ -1,0 +1,1 @@
+"""What is claimed, and does it hold? One file a claim; each yields rows."""

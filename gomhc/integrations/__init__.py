@@ -1,0 +1,1 @@
+"""How does this fit into what people already use?"""

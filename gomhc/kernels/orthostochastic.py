@@ -1,0 +1,61 @@
+r"""How are the logits of go-mHC turned into a doubly stochastic matrix? The plain version, which is the oracle.
+
+    A = skew(z),    Q = (I - A)(I + A)^{-1},    B_ij = (1/s) ||Q_ij||_F^2
+
+d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def orthostochastic(logits: Float[Tensor, "*batch p"], num_streams: int, expressivity: int) -> Tensor:
+    """B of the equation above, in the dtype of `logits`, computed in float64.
+
+    Float64 because ||(I + A)^{-1}|| is at most one but I + A is as ill-conditioned as the logits are large: in float32
+    the sums would be off by 1e-4 at logits of 1000.
+    """
+    rotation = cayley(skew(logits.double(), num_streams * expressivity))
+    return blockwise_squared_norm(rotation, num_streams).to(logits.dtype)
+
+
+def skew(logits: Float[Tensor, "*batch p"], size: int) -> Float[Tensor, "*batch n n"]:
+    """The skew-symmetric matrix whose upper triangle, row by row, is `logits`."""
+    upper = upper_triangle(logits, size, offset=1)
+    return upper - upper.mT
+
+
+def upper_triangle(logits: Float[Tensor, "*batch p"], size: int, offset: int) -> Float[Tensor, "*batch n n"]:
+    """`logits`, row by row, on and above the diagonal number `offset`; zeros below."""
+    row, column = torch.triu_indices(size, size, offset=offset, device=logits.device)
+    zeros = logits.new_zeros(*logits.shape[:-1], size * size)
+    return zeros.index_copy(-1, row * size + column, logits).unflatten(-1, (size, size))
+
+
+def cayley(a: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
+    r"""The rotation Q = (I - A)(I + A)^{-1} = 2K - I of a skew-symmetric A, with K = (I + A)^{-1}.
+
+    I + A has symmetric part I, so it is never singular, and K is all that the gradient needs: dA = -2 K^T dQ K^T.
+    """
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    k = torch.linalg.inv_ex(identity + a).inverse  # inv would raise for a whole batch when one element holds NaN
+    return polish(2 * k - identity)
+
+
+def polish(q: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
+    r"""One Newton-Schulz step Q (3I - Q^T Q) / 2 towards the nearest orthogonal matrix: it squares the distance.
+
+    Its derivative along rotations is the identity, so the gradient passes as if it were not there.
+    """
+    excess = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device) - q.mT @ q
+    return q + (q @ excess / 2).detach()
+
+
+def blockwise_squared_norm(q: Float[Tensor, "*batch n n"], num_streams: int) -> Float[Tensor, "*batch d d"]:
+    r"""Phi_{d,s}(Q)_ij = (1/s) ||Q_ij||_F^2 over the s x s blocks of Q (eq. 5)."""
+    s = q.shape[-1] // num_streams
+    blocks = q.unflatten(-1, (num_streams, s)).unflatten(-3, (num_streams, s))
+    return blocks.square().sum((-3, -1)) / s

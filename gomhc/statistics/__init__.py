@@ -1,0 +1,1 @@
+"""What do these numbers say? Statistics of curves; numpy alone."""

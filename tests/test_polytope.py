@@ -1,0 +1,119 @@
+"""Every parametrization keeps its promise, at any scale, in any dtype and batch shape."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from variants import ALL, EXACT, each
+
+from gomhc import Parametrization, Promise
+from gomhc.birkhoff.measures import marginal_error
+
+SCALES = (1e-3, 1e-1, 1.0, 10.0, 1e2, 1e3, 1e4)
+
+
+def random_logits(parametrization: Parametrization, *batch: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(*batch, parametrization.num_logits, dtype=torch.float64, generator=generator).to(dtype)
+
+
+def tolerance(parametrization: Parametrization, dtype: torch.dtype) -> float:
+    """A few n eps, where n is the size of the largest matrix that is computed with."""
+    size = getattr(parametrization, "size", parametrization.num_streams)
+    return 2 * size * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", SCALES)
+@each(EXACT)
+def test_rows_and_columns_of_exact_methods_sum_to_one(parametrization, scale, dtype):
+    matrix = parametrization((scale * random_logits(parametrization, 500)).to(dtype))
+    assert matrix.dtype == dtype
+    assert matrix.min() >= 0
+    assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
+
+
+def test_eight_streams_of_permutations_are_exact_too():
+    from gomhc import Permutations
+
+    parametrization = Permutations(num_streams=8)
+    for dtype in (torch.float32, torch.float64):
+        matrix = parametrization(random_logits(parametrization, 4, dtype=dtype))
+        # Each weight of 40,320 is rounded: the error of their sum grows with its square root, here a few times n eps.
+        assert marginal_error(matrix.double()).max() <= 5 * 8 * torch.finfo(dtype).eps
+
+
+def test_sinkhorn_is_only_approximate_at_large_logits():
+    from gomhc import Sinkhorn
+
+    parametrization = Sinkhorn(num_streams=4)
+    errors = [marginal_error(parametrization(scale * random_logits(parametrization, 1000))).max() for scale in (1, 10)]
+    assert errors[0] > 1e-5
+    assert errors[1] > 1e-2
+
+
+def test_more_sinkhorn_iterations_come_closer():
+    from gomhc import LinearSinkhorn, Sinkhorn
+
+    for cls in (Sinkhorn, LinearSinkhorn):
+        few, many = cls(num_streams=4, num_iterations=5), cls(num_streams=4, num_iterations=50)
+        logits = 2 * random_logits(few, 100)
+        assert marginal_error(many(logits)).mean() < marginal_error(few(logits)).mean() / 10
+
+
+def test_without_constraint_nothing_is_promised():
+    from gomhc import Unconstrained
+
+    parametrization = Unconstrained(num_streams=3)
+    assert parametrization.promise is Promise.NOTHING
+    assert torch.equal(parametrization(torch.arange(9.0)), torch.arange(9.0).reshape(3, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each(EXACT)
+def test_half_precision_is_computed_in_float32(parametrization, dtype):
+    logits = random_logits(parametrization, 20, dtype=dtype)
+    matrix = parametrization(logits)
+    assert matrix.dtype == dtype
+    assert torch.equal(matrix, parametrization(logits.float()).to(dtype))
+
+
+@each(ALL)
+def test_autocast_does_not_touch_it(parametrization):
+    logits = random_logits(parametrization, 20, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = parametrization(logits)
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, parametrization(logits))
+
+
+@each(ALL)
+def test_any_batch_shape_gives_the_same_matrices(parametrization):
+    d, logits = parametrization.num_streams, random_logits(parametrization, 2, 3, 5)
+    matrix = parametrization(logits)
+    assert matrix.shape == (2, 3, 5, d, d)
+    close = {"rtol": 0, "atol": 1e-12}
+    torch.testing.assert_close(matrix[1, 2, 4], parametrization(logits[1, 2, 4]), **close)
+    torch.testing.assert_close(matrix.flatten(0, 2), parametrization(logits.flatten(0, 2)), **close)
+    assert parametrization(logits[:, :0]).shape == (2, 0, 5, d, d)
+    assert parametrization(logits[0, 0, 0]).shape == (d, d)
+
+
+@each(ALL)
+def test_input_need_not_be_contiguous(parametrization):
+    logits = random_logits(parametrization, 15)
+    transposed = logits.t().contiguous().t()
+    strided = torch.stack((logits, logits), dim=-1)[..., 0]
+    torch.testing.assert_close(parametrization(transposed), parametrization(logits), rtol=0, atol=1e-12)
+    torch.testing.assert_close(parametrization(strided), parametrization(logits), rtol=0, atol=1e-12)
+
+
+@each([parametrization for parametrization in ALL if parametrization.num_logits > 0])
+def test_nan_stays_in_its_batch_element(parametrization):
+    logits = random_logits(parametrization, 7)
+    clean = parametrization(logits)
+    logits[3, 0] = torch.nan
+    matrix = parametrization(logits)
+    others = [0, 1, 2, 4, 5, 6]
+    assert matrix[3].isnan().any()
+    torch.testing.assert_close(matrix[others], clean[others], rtol=0, atol=1e-12)

@@ -1,0 +1,44 @@
+"""Initial logits mean a matrix near the identity, as near as the field says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from variants import ALL, each
+
+from gomhc import Identity, Orthostochastic
+from gomhc.birkhoff.measures import distance_to_identity
+
+MIXING = [parametrization for parametrization in ALL if parametrization.num_streams > 1]
+
+
+@pytest.mark.parametrize("leak", [1e-3, 0.1, 0.5])
+@each([parametrization for parametrization in MIXING if not isinstance(parametrization, Identity)])
+def test_the_field_says_how_near_the_identity_it_starts(parametrization, leak, generator):
+    parametrization = replace(parametrization, initial_leak=leak)
+    matrix = parametrization(parametrization.initial_logits(generator))
+    assert 1 - matrix.diagonal().mean().item() == pytest.approx(leak, rel=1e-3)
+
+
+@each(ALL)
+def test_start_depends_on_the_generator_alone(parametrization):
+    seeds = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
+    first, same, other = (parametrization.initial_logits(seed) for seed in seeds)
+    assert first.shape == (parametrization.num_logits,)
+    assert first.dtype == torch.get_default_dtype()
+    assert torch.equal(first, same)
+    if parametrization.num_streams > 2 and parametrization.num_logits > 0:
+        assert not torch.equal(first, other)
+
+
+def test_identity_does_not_leak(generator):
+    matrix = Identity(num_streams=4)(Identity(num_streams=4).initial_logits(generator))
+    assert distance_to_identity(matrix) == 0
+
+
+@pytest.mark.parametrize("leak", [0.0, -0.1, 0.9])
+def test_an_impossible_leak_is_refused(leak):
+    with pytest.raises(ValueError, match=r"initial_leak must be in \(0, 0.5\]"):
+        Orthostochastic(num_streams=4, initial_leak=leak)
