@@ -22,7 +22,7 @@ reproduce: setup
 
 test: setup lint
 	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --compiled
+	$(BIN)/python -m pytest --unchecked
 
 lint: setup
 	$(BIN)/ruff check .

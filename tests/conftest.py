@@ -1,7 +1,8 @@
 """What all tests share.
 
-Shapes and dtypes in gomhc's signatures are checked while they run. torch.compile cannot trace those checks, so tests
-marked `compiled` are left to a second run without them: `pytest --compiled`. `make test` does both.
+Shapes and dtypes in gomhc's signatures are checked while they run. Tests marked `unchecked` (torch.compile cannot trace
+those checks; wrong types must meet gomhc's own errors) are left to a second run without them: `pytest --unchecked`.
+`make test` does both.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from jaxtyping import install_import_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--compiled", action="store_true", help="run the tests marked `compiled`, and only them")
+    parser.addoption("--unchecked", action="store_true", help="run the tests marked `unchecked`, and only them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "compiled: goes through torch.compile; needs `pytest --compiled`")
-    if not config.getoption("--compiled"):
-        install_import_hook("gomhc", "beartype.beartype")  # before any test imports gomhc
+    config.addinivalue_line("markers", "unchecked: runs without shape checks, by `pytest --unchecked`")
+    if not config.getoption("--unchecked"):
+        install_import_hook("gomhc", "shapes.check")  # before any test imports gomhc
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = bool(config.getoption("--compiled"))
-    others = [item for item in items if (item.get_closest_marker("compiled") is not None) != wanted]
+    wanted = bool(config.getoption("--unchecked"))
+    others = [item for item in items if (item.get_closest_marker("unchecked") is not None) != wanted]
     items[:] = [item for item in items if item not in others]
     config.hook.pytest_deselected(items=others)
 

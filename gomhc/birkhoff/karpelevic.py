@@ -16,7 +16,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 ComplexArray = NDArray[np.complexfloating]
 POINTS_AN_ARC = 257
@@ -31,9 +31,9 @@ def karpelevic_boundary(num_streams: int) -> ComplexArray:
     return np.concatenate([_arc(num_streams, low, high) for low, high in pairwise(halves)])
 
 
-def contains(points: ComplexArray, num_streams: int, tolerance: float = 1e-9) -> NDArray[np.bool_]:
+def contains(points: ArrayLike, num_streams: int, tolerance: float = 1e-9) -> NDArray[np.bool_]:
     """Which points lie in the region. It is star-shaped around zero: one radius bounds each direction."""
-    points = np.asarray(points)
+    points = np.asarray(points, dtype=complex)
     if num_streams <= 2:
         real = (np.abs(points.imag) <= tolerance) & (np.abs(points.real) <= 1 + tolerance)
         return real if num_streams == 2 else np.abs(points - 1) <= tolerance
@@ -44,7 +44,7 @@ def contains(points: ComplexArray, num_streams: int, tolerance: float = 1e-9) ->
     return (np.abs(points) <= radius + tolerance) | on_axis
 
 
-def filled_share(eigenvalues: ComplexArray, num_streams: int, num_cells: int = 101) -> float:
+def filled_share(eigenvalues: ArrayLike, num_streams: int, num_cells: int = 101) -> float:
     """Share of the region that holds eigenvalues: of the square cells whose centre lies in it, those that are hit.
 
     The square from -1 - i to 1 + i has `num_cells` cells a side; an odd number puts a row of centres on the real axis.
@@ -52,8 +52,8 @@ def filled_share(eigenvalues: ComplexArray, num_streams: int, num_cells: int = 1
     edges = np.linspace(-1 - 1e-9, 1 + 1e-9, num_cells + 1)
     centres = (edges[:-1] + edges[1:]) / 2
     inside = contains(centres[:, None] + 1j * centres[None, :], num_streams)
-    eigenvalues = np.asarray(eigenvalues).ravel()
-    hits, *_ = np.histogram2d(eigenvalues.real, eigenvalues.imag, bins=(edges, edges))
+    points = np.asarray(eigenvalues, dtype=complex).ravel()
+    hits, *_ = np.histogram2d(points.real, points.imag, bins=(edges, edges))
     return float((inside & (hits > 0)).sum() / inside.sum())
 
 
@@ -63,10 +63,11 @@ def _arc(num_streams: int, low: Fraction, high: Fraction) -> ComplexArray:
     q, r = sorted((low.denominator, high.denominator))
     if q == 1:  # the first arc is a straight line
         return np.linspace(ends[0], ends[1], POINTS_AN_ARC)
-    middle = [_boundary_root(num_streams, q, r, t, low, high) for t in np.linspace(0, 1, POINTS_AN_ARC)[1:-1]]
-    inner = np.array(middle)
-    inner = inner[np.argsort(np.angle(inner), kind="stable")]
-    return np.concatenate((ends[:1], inner, ends[1:]))
+    steps = np.linspace(0, 1, POINTS_AN_ARC)[1:-1]  # from the end of order q to that of order r
+    if low.denominator != q:
+        steps = steps[::-1]
+    inner = [_boundary_root(num_streams, q, r, t, low, high) for t in steps]
+    return np.array([ends[0], *inner, ends[1]])
 
 
 def _boundary_root(num_streams: int, q: int, r: int, t: float, low: Fraction, high: Fraction) -> complex:

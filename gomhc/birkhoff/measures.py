@@ -93,7 +93,9 @@ def orthogonal_root(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batc
     """The orthogonal matrix whose entries squared come closest to `matrix`, found by trying all signs of the roots."""
     d = matrix.shape[-1]
     free = torch.tensor(list(product((1, -1), repeat=(d - 1) ** 2)), dtype=matrix.dtype, device=matrix.device)
-    signs = torch.nn.functional.pad(free.reshape(-1, d - 1, d - 1), (1, 0, 1, 0), value=1)  # first row, column: gauge
+    signs = torch.nn.functional.pad(
+        free.reshape(len(free), d - 1, d - 1), (1, 0, 1, 0), value=1
+    )  # first row, column: gauge
     roots = signs * matrix.clamp(min=0).sqrt()[..., None, :, :]
     excess = roots.mT @ roots - torch.eye(d, dtype=matrix.dtype, device=matrix.device)
     best = excess.square().sum((-2, -1)).argmin(-1)

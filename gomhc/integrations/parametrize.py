@@ -35,9 +35,8 @@ def doubly_stochastic(
         raise ValueError(f"{type(module).__name__} has no tensor {name!r} to make doubly stochastic")
     d = parametrization.num_streams
     if weight.shape[-2:] != (d, d):
-        raise ValueError(
-            f"{parametrization} makes matrices of shape (*batch, {d}, {d}), but {name} is {(*weight.shape,)}"
-        )
+        shape = tuple(weight.shape)
+        raise ValueError(f"{parametrization} makes shape (*batch, {d}, {d}), but {name!r} has shape {shape}")
     with torch.no_grad():
         if not _is_doubly_stochastic(weight) and parametrization.promise is not Promise.NOTHING:
             draws = [parametrization.initial_logits(generator) for _ in range(weight[..., 0, 0].numel())]
