@@ -18,7 +18,7 @@ from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
 
 FIT_TOLERANCE = 1e-3
-"""How far the row and column sums of a matrix handed to `fit` may be from one."""
+"""How far the sums of a matrix handed to `fit` may be from one, unless its dtype is coarser than that."""
 
 
 class Promise(IntEnum):
@@ -142,12 +142,18 @@ class Parametrization(ABC):
             raise ValueError(f"{self} fits matrices of shape (*batch, {d}, {d}), got {tuple(matrix.shape)}")
         if self.promise is Promise.NOTHING or matrix.numel() == 0:
             return
-        error, lowest = marginal_error(matrix.double()).max().item(), matrix.min().item()
-        if not (error <= FIT_TOLERANCE and lowest >= -FIT_TOLERANCE):
+        if not is_doubly_stochastic(matrix):
+            error, lowest = marginal_error(matrix.double()).max().item(), matrix.min().item()
             raise ValueError(
                 f"expected a doubly stochastic matrix, got row or column sums off by {error:.2g} and a smallest entry "
                 f"of {lowest:.2g}; gomhc.birkhoff.balance(matrix) makes a positive matrix doubly stochastic"
             )
+
+
+def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
+    """Whether all of these matrices are, as far as `fit` cares."""
+    tolerance = max(FIT_TOLERANCE, torch.finfo(matrix.dtype).eps)
+    return bool((marginal_error(matrix.double()) <= tolerance).all() and (matrix >= -tolerance).all())
 
 
 def require_positive(parametrization: Parametrization, *fields: str) -> None:

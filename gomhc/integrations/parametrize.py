@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from gomhc.birkhoff import Parametrization, Promise
-from gomhc.birkhoff.measures import marginal_error
-from gomhc.birkhoff.parametrization import FIT_TOLERANCE
+from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -37,28 +36,36 @@ def doubly_stochastic(
     if weight.shape[-2:] != (d, d):
         shape = tuple(weight.shape)
         raise ValueError(f"{parametrization} makes shape (*batch, {d}, {d}), but {name!r} has shape {shape}")
-    with torch.no_grad():
-        if not _is_doubly_stochastic(weight) and parametrization.promise is not Promise.NOTHING:
-            draws = [parametrization.initial_logits(generator) for _ in range(weight[..., 0, 0].numel())]
-            logits = torch.stack(draws).reshape(*weight.shape[:-2], -1).to(weight)
-            weight.copy_(parametrization(logits))
-    parametrize.register_parametrization(module, name, _FromLogits(parametrization))
+    free = parametrization.promise is Promise.NOTHING
+    keep = free or is_doubly_stochastic(weight)
+    initial = None if keep else _initial_logits(parametrization, weight, generator)
+    parametrize.register_parametrization(module, name, _FromLogits(parametrization, initial))
     return module
+
+
+def _initial_logits(parametrization: Parametrization, weight: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Logits near the identity for each matrix of `weight`, (*batch, p)."""
+    draws = [parametrization.initial_logits(generator) for _ in range(weight.shape[:-2].numel())]
+    return torch.stack(draws).reshape(*weight.shape[:-2], parametrization.num_logits).to(weight)
 
 
 class _FromLogits(nn.Module):
     """What torch calls to read the weight (`forward`) and to assign it (`right_inverse`)."""
 
-    def __init__(self, parametrization: Parametrization) -> None:
+    def __init__(self, parametrization: Parametrization, initial: Tensor | None) -> None:
         super().__init__()
         self.parametrization = parametrization
+        self.initial = initial  # what the first assignment, which registering makes, is to give
 
     def forward(self, logits: Tensor) -> Tensor:
         return self.parametrization(logits)
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
+        if self.initial is not None:
+            initial, self.initial = self.initial, None
+            return initial
         logits, distance = self.parametrization.fit(matrix)
-        if (distance > FIT_TOLERANCE).any():
+        if (distance > max(FIT_TOLERANCE, matrix.shape[-1] * torch.finfo(matrix.dtype).eps)).any():
             warnings.warn(
                 f"the closest matrix that {self.parametrization} can express is {distance.max():.2g} away from the one "
                 f"assigned; a larger expressivity, Transportation or Permutations come closer",
@@ -68,7 +75,3 @@ class _FromLogits(nn.Module):
 
     def extra_repr(self) -> str:
         return repr(self.parametrization)
-
-
-def _is_doubly_stochastic(matrix: Tensor) -> bool:
-    return bool((marginal_error(matrix.double()) <= FIT_TOLERANCE).all() and (matrix >= -FIT_TOLERANCE).all())
