@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gomhc import models
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
@@ -18,22 +19,30 @@ from gomhc.birkhoff import (
     Unistochastic,
 )
 from gomhc.integrations.parametrize import doubly_stochastic
+from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 
 __all__ = [
     "PARAMETRIZATIONS",
     "Average",
+    "HyperConnection",
     "Identity",
     "Kronecker",
+    "LearnedReadout",
     "LinearSinkhorn",
     "Orthostochastic",
     "Parametrization",
     "Permutations",
     "Promise",
+    "Residual",
     "Sinkhorn",
     "Transportation",
     "Unconstrained",
     "Unistochastic",
     "__version__",
     "doubly_stochastic",
+    "expand",
+    "models",
+    "parameter_groups",
+    "readout",
 ]

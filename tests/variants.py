@@ -5,6 +5,8 @@ A method that is added to `gomhc.PARAMETRIZATIONS` is tested the day it is regis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 import gomhc
@@ -20,7 +22,9 @@ OPTIONS: list[Parametrization] = [
     Orthostochastic(num_streams=4, rotation="householder"),
     Orthostochastic(num_streams=4, rotation="givens"),
     *(Orthostochastic(num_streams=d, expressivity=1, rotation=rotation) for d in (1, 3) for rotation in ROTATIONS),
+    Orthostochastic(num_streams=3, layout="square"),
     Unistochastic(num_streams=3, expressivity=1),
+    Sinkhorn(num_streams=3, epsilon=1e-6),
     Kronecker(num_streams=6, factors=(3, 2)),
     Kronecker(num_streams=6, factors=(Orthostochastic(num_streams=3), Transportation(num_streams=2))),
     Kronecker(num_streams=6, factors=(Sinkhorn(num_streams=3), 2)),
@@ -31,7 +35,9 @@ ALL = REGISTERED + OTHER_SIZES + OPTIONS
 EXACT = [parametrization for parametrization in ALL if parametrization.promise is Promise.EXACT]
 
 
-def name(parametrization: Parametrization) -> str:
+def name(parametrization: Parametrization | None) -> str:
+    if parametrization is None:
+        return "none"
     options = {key: value for key, value in vars(parametrization).items() if key not in ("num_streams", "initial_leak")}
     return "-".join([parametrization.key, str(parametrization.num_streams), *map(_short, options.values())])
 
@@ -42,5 +48,5 @@ def _short(value: object) -> str:
     return "x".join(map(_short, value)) if isinstance(value, tuple) else str(value)
 
 
-def each(parametrizations: list[Parametrization]) -> pytest.MarkDecorator:
+def each(parametrizations: Sequence[Parametrization | None]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("parametrization", parametrizations, ids=map(name, parametrizations))

@@ -6,7 +6,7 @@ d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -37,11 +37,16 @@ class Orthostochastic(Parametrization):
     rotation: RotationName = "cayley"
     """Which map makes the rotation."""
 
+    layout: Literal["triangle", "square"] = "triangle"
+    """Free reals: those above the diagonal of A, n (n - 1) / 2, or A = Z - Z^T of n², as the paper's code has it."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "expressivity")
         if self.rotation not in ROTATIONS:
             raise ValueError(f"rotation must be one of {', '.join(ROTATIONS)}, got {self.rotation!r}")
+        if self.layout not in ("triangle", "square"):
+            raise ValueError(f"layout must be triangle or square, got {self.layout!r}")
 
     @property
     def size(self) -> int:
@@ -50,13 +55,17 @@ class Orthostochastic(Parametrization):
 
     @property
     def num_logits(self) -> int:
-        return self.size * (self.size - 1) // 2
+        return self.size**2 if self.layout == "square" else self.size * (self.size - 1) // 2
 
     @property
     def covers_polytope(self) -> bool:
         return self.num_streams <= 2
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        if self.layout == "square":
+            z = logits.unflatten(-1, (self.size, self.size))
+            row, column = torch.triu_indices(self.size, self.size, offset=1, device=logits.device)
+            logits = (z - z.mT)[..., row, column]
         if self.rotation == "cayley":
             return orthostochastic(logits, self.num_streams, self.expressivity)
         rotation = ROTATIONS[self.rotation].map(logits.double(), self.size)
@@ -70,7 +79,8 @@ class Orthostochastic(Parametrization):
             return super().closest_logits(matrix)
         a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, matrix.dtype))
         row, column = torch.triu_indices(self.size, self.size, offset=1)
-        starts = torch.cat((a[..., row, column], fitting.random_starts(self.num_logits, matrix)), dim=1)
+        found = (a / 2).flatten(-2) if self.layout == "square" else a[..., row, column]
+        starts = torch.cat((found, fitting.random_starts(self.num_logits, matrix)), dim=1)
         return fitting.closest_logits(self.matrix, starts, matrix)
 
     def flops(self, num_channels: int) -> float:

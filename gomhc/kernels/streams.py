@@ -1,0 +1,67 @@
+r"""How are streams read, mixed and written? The plain versions, which are the oracle.
+
+    project:  W x_flat, and mean(x_flat²)        read:  sum_j r_j x_j        write:  sum_j B_ij x_j + w_i y
+
+All are computed in float32 at least and give streams back in their own dtype. Backward keeps the tensors that are
+handed in, as they are, and no copy of them in another dtype. d = num_streams, c = channels of a stream, k = outputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+
+def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"]) -> tuple[Tensor, Tensor]:
+    """(*batch, k) products of the flattened streams with the rows of `weight`, and (*batch, 1) their mean square."""
+
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        flat = x.flatten(-2)
+        return flat @ w.mT, flat.square().mean(-1, keepdim=True)
+
+    return _in_precision(function, _precision(streams), streams, weight)
+
+
+def read(streams: Float[Tensor, "*batch d c"], weights: Float[Tensor, "*#batch d"]) -> Float[Tensor, "*batch c"]:
+    """The weighted sum of the streams."""
+
+    def function(x: Tensor, r: Tensor) -> Tensor:
+        return (r[..., None, :] @ x).squeeze(-2)
+
+    return _in_precision(function, _precision(streams), streams, weights).to(streams.dtype)
+
+
+def write(
+    streams: Float[Tensor, "*batch d c"],
+    mix: Float[Tensor, "*#batch d d"],
+    weights: Float[Tensor, "*#batch d"],
+    output: Float[Tensor, "*batch c"],
+) -> Float[Tensor, "*batch d c"]:
+    """out_i = sum_j mix_ij streams_j + weights_i output: `mix` is applied as in the paper, not its transpose."""
+
+    def function(x: Tensor, b: Tensor, w: Tensor, y: Tensor) -> Tensor:
+        return b @ x + w[..., :, None] * y[..., None, :]
+
+    return _in_precision(function, _precision(streams), streams, mix, weights, output).to(streams.dtype)
+
+
+def _precision(streams: Tensor) -> torch.dtype:
+    return torch.promote_types(streams.dtype, torch.float32)
+
+
+def _in_precision(function: Callable[..., Any], dtype: torch.dtype, *tensors: Tensor) -> Any:
+    """Call with all tensors in `dtype`, autocast off; where that takes copies, backward makes them anew."""
+    device = tensors[0].device.type
+
+    def converted(*arguments: Tensor) -> Any:
+        with torch.autocast(device, enabled=False):
+            return function(*(argument.to(dtype) for argument in arguments))
+
+    if torch.is_grad_enabled() and any(tensor.dtype != dtype for tensor in tensors):
+        return checkpoint(converted, *tensors, use_reentrant=False, preserve_rng_state=False)
+    return converted(*tensors)

@@ -1,0 +1,129 @@
+r"""Which read, write and mix coefficients does a token get? Equations 2 to 4 of the paper.
+
+    read = sigmoid(a_r W_r x' + b_r),    write = 2 sigmoid(a_w W_w x' + b_w),    mix = P(a_m W_m x' + b_m)
+
+x' = x / rms(x) is the token's streams, flattened and normed.
+d = num_streams, c = channels of a stream, p = logits of the parametrization P
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gomhc.birkhoff import Parametrization
+from gomhc.kernels import streams as kernel
+
+Start = Literal["mean-stream", "near-identity", "deepseek-v4"]
+"""Initial values by name; see `Coefficients.reset_parameters`."""
+
+INITIAL_SCALE = 0.01
+"""a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
+WRITE_SPREAD = 1.0
+"""b_w of the mean-stream start goes from this to its negative, so writes go from 1.46 to 0.54."""
+
+
+class Coefficient(NamedTuple):
+    """Of one token, or of all where they are static; float32 at least."""
+
+    read: Float[Tensor, "*batch d"]
+    write: Float[Tensor, "*batch d"]
+    mix: Float[Tensor, "*batch d d"]
+
+
+class Coefficients(nn.Module):
+    """Coefficients in float32, whatever the dtype of the streams and whatever autocast says.
+
+    All three come from one matrix product. `weight` (2d + p, d c), `bias` (2d + p) and `scale` (3) are packed in the
+    order read, write, mix, as `fn`, `base` and `scale` are in DeepSeek-V4. The root mean square over all streams is
+    applied after the projection, as one number a token. Static coefficients have the bias alone.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        parametrization: Parametrization,
+        *,
+        dynamic: bool = True,
+        start: Start = "mean-stream",
+        layer_index: int = 0,
+        read_offset: float = 0.0,
+        norm_epsilon: float = 1e-6,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if start not in get_args(Start):
+            raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {start!r}")
+        self.dim = dim
+        self.parametrization = parametrization
+        self.read_offset = read_offset
+        self.norm_epsilon = norm_epsilon
+        d, size = parametrization.num_streams, 2 * parametrization.num_streams + parametrization.num_logits
+        self.bias = nn.Parameter(torch.empty(size))
+        self.weight = nn.Parameter(torch.empty(size, d * dim)) if dynamic else None
+        self.scale = nn.Parameter(torch.empty(3)) if dynamic else None
+        self.reset_parameters(start, layer_index, generator)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many outputs are for read, write and mix."""
+        return self.parametrization.num_streams, self.parametrization.num_streams, self.parametrization.num_logits
+
+    @torch.no_grad()
+    def reset_parameters(self, start: Start, layer_index: int = 0, generator: torch.Generator | None = None) -> None:
+        """Initial values.
+
+        `mean-stream`: reads are 1/d, writes differ between streams and average one, and the streams steer nothing yet.
+        As `mix` has unit column sums, the mean over streams obeys the plain residual recursion: a network starts as its
+        plain twin to rounding, while its streams differ and everything can learn.
+
+        `near-identity`: as in HC and mHC. Each connection reads mostly its own stream (layer_index modulo d), writes
+        one to all, and small random weights steer.
+
+        `deepseek-v4`: zero bias, unit scale and random weights, as transformers initialises that model. Its static part
+        gives reads 1/2, writes 1, and the parametrization's matrix at zero logits.
+        """
+        if self.bias.is_meta:
+            return
+        d = self.parametrization.num_streams
+        read, write, mix = self.bias.split(self.sizes)
+        if start == "deepseek-v4":
+            self.bias.zero_()
+        else:
+            mix.copy_(self.parametrization.initial_logits(generator))
+        if start == "mean-stream":
+            read.copy_(torch.logit(torch.full((d,), 1 / d), eps=torch.finfo(torch.float32).eps))
+            write.copy_(torch.linspace(WRITE_SPREAD, -WRITE_SPREAD, d) if d > 1 else torch.zeros(1))
+        elif start == "near-identity":
+            read.fill_(-1)
+            read[layer_index % d] = 1
+            write.zero_()
+        if self.weight is None or self.scale is None:
+            return
+        self.scale.fill_(1 if start == "deepseek-v4" else INITIAL_SCALE)
+        if start == "mean-stream":
+            self.weight.zero_()
+        else:
+            self.weight.normal_(std=0.02, generator=generator)
+
+    def forward(self, streams: Float[Tensor, "*batch d c"]) -> Coefficient:
+        precision = torch.promote_types(streams.dtype, torch.float32)
+        read, write, mix = self.logits(streams, precision).split(self.sizes, dim=-1)
+        return Coefficient(read.sigmoid() + self.read_offset, 2 * write.sigmoid(), self.parametrization(mix))
+
+    def logits(self, streams: Float[Tensor, "*batch d c"], precision: torch.dtype) -> Float[Tensor, "*#batch size"]:
+        """What the sigmoids and the parametrization are applied to; without batch where the coefficients are static."""
+        bias = self.bias.to(precision)
+        if self.weight is None or self.scale is None:
+            return bias
+        projection, mean_square = kernel.project(streams, self.weight)
+        scales = zip(self.scale.to(precision), self.sizes, strict=True)
+        scale = torch.cat([value.expand(size) for value, size in scales])
+        return projection * torch.rsqrt(mean_square + self.norm_epsilon) * scale + bias
+
+    def extra_repr(self) -> str:
+        kind = "static" if self.weight is None else "dynamic"
+        return f"{self.dim}, {self.parametrization}, {kind}"

@@ -1,0 +1,225 @@
+"""A GPT with one residual stream or several: the paper's language model, nanoGPT-sized.
+
+c = num_channels, d = streams of the mixing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gomhc.birkhoff import Parametrization
+from gomhc.layers import HyperConnection, LearnedReadout, Residual, Start, expand, readout
+
+Cache = tuple[Tensor, Tensor]
+"""Keys and values of one attention, (batch, heads, time, c / heads) each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """The paper's 30M model, unless told otherwise."""
+
+    num_layers: int = 6
+    """Blocks of one attention and one feed-forward network each."""
+    num_heads: int = 6
+    """Attention heads; they divide the channels."""
+    num_channels: int = 384
+    """Width of a token (c)."""
+    context_length: int = 512
+    """The most tokens that attention sees."""
+    vocab_size: int = 50257
+    """How many different tokens there are; the default is GPT-2's."""
+    dropout: float = 0.0
+    """Share of activations that are dropped in training."""
+    mixing: Parametrization | None = None
+    """What mixes the residual streams; None for the plain residual network of one stream."""
+    readout: Literal["mean", "sum", "learned"] = "mean"
+    """How streams become one again before the last norm."""
+    dynamic: bool = True
+    """Whether tokens steer the coefficients of the streams, or they are the same for all."""
+    start: Start = "mean-stream"
+    """Initial values of the coefficients."""
+    recompute: bool = False
+    """Whether backward computes the connections and their branches again instead of keeping them."""
+
+    def __post_init__(self) -> None:
+        if self.num_channels % self.num_heads != 0:
+            raise ValueError(f"num_channels={self.num_channels} is no multiple of num_heads={self.num_heads}")
+
+
+class Attention(nn.Module):
+    """Causal self-attention behind its norm."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        c = config.num_channels
+        self.num_heads = config.num_heads
+        self.dropout = config.dropout
+        self.norm = nn.LayerNorm(c)
+        self.query_key_value = nn.Linear(c, 3 * c)
+        self.out = nn.Linear(c, c)
+
+    def forward(self, x: Float[Tensor, "batch time c"], cache: Cache | None = None) -> tuple[Tensor, Cache]:
+        """What the tokens gather, and the keys and values up to here; `cache` holds those of earlier tokens."""
+        qkv = self.query_key_value(self.norm(x)).unflatten(-1, (3, self.num_heads, -1))
+        query, key, value = qkv.movedim(-3, 0).transpose(-3, -2)
+        if cache is not None:
+            key, value = torch.cat((cache[0], key), dim=-2), torch.cat((cache[1], value), dim=-2)
+        # One new token may see everything; several are the start of a text, or its mask would have to be built.
+        assert cache is None or x.shape[-2] == 1
+        dropout = self.dropout if self.training else 0.0
+        gathered = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=cache is None)
+        out = self.out(gathered.transpose(-3, -2).flatten(-2))
+        return F.dropout(out, self.dropout, self.training), (key, value)
+
+
+class FeedForward(nn.Module):
+    """Two layers with a GELU between, behind their norm."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        c = config.num_channels
+        self.dropout = config.dropout
+        self.norm = nn.LayerNorm(c)
+        self.up = nn.Linear(c, 4 * c)
+        self.out = nn.Linear(4 * c, c)
+
+    def forward(self, x: Float[Tensor, "batch time c"]) -> Float[Tensor, "batch time c"]:
+        return F.dropout(self.out(F.gelu(self.up(self.norm(x)))), self.dropout, self.training)
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network, each joined to the residual stream or streams."""
+
+    def __init__(self, config: GPTConfig, layer_index: int, generator: torch.Generator | None) -> None:
+        super().__init__()
+
+        def connect(branch: nn.Module, index: int) -> nn.Module:
+            if config.mixing is None:
+                return Residual(branch)
+            return HyperConnection(
+                branch,
+                config.num_channels,
+                config.mixing,
+                dynamic=config.dynamic,
+                start=config.start,
+                layer_index=index,
+                recompute=config.recompute,
+                generator=generator,
+            )
+
+        self.attention = connect(Attention(config), 2 * layer_index)
+        self.feed_forward = connect(FeedForward(config), 2 * layer_index + 1)
+
+    def forward(self, x: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+        x, cache = self.attention(x, cache)
+        return self.feed_forward(x), cache
+
+
+class GPT(nn.Module):
+    """`logits, loss = model(tokens, targets)`; the loss is None without targets.
+
+    Embeddings are tied. With the default start, a model with streams is at first the same function as the plain one
+    with the same weights: `load_state_dict(plain.state_dict(), strict=False)` makes it its twin.
+    """
+
+    def __init__(self, config: GPTConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
+        self.positions = nn.Embedding(config.context_length, config.num_channels)
+        self.blocks = nn.ModuleList(Block(config, index, generator) for index in range(config.num_layers))
+        self.readout: nn.Module | None = None
+        if config.mixing is not None and config.readout == "learned":
+            self.readout = LearnedReadout(config.num_channels, config.mixing.num_streams)
+        self.norm = nn.LayerNorm(config.num_channels)
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """GPT-2's: weights of 0.02, those that write to the residual stream smaller with depth, biases zero."""
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                depth = (2 * self.config.num_layers) ** 0.5 if name.endswith("branch.out") else 1
+                module.weight.normal_(std=0.02 / depth, generator=generator)
+            if isinstance(module, nn.Linear):
+                module.bias.zero_()
+
+    def forward(
+        self, tokens: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"] | None = None
+    ) -> tuple[Float[Tensor, "batch time vocab"], Float[Tensor, ""] | None]:
+        """Scores of the next token at every place, and their mean cross-entropy (targets of -1 do not count)."""
+        logits, _ = self._logits(tokens, None)
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+
+    @torch.no_grad()
+    def stream(
+        self,
+        tokens: Int[Tensor, "batch time"],
+        num_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[Int[Tensor, "batch 1"]]:
+        """Yield the next token, `num_tokens` times; temperature 0 takes the likeliest.
+
+        Keys and values are kept, until the text is longer than the context: then each step reads the last tokens anew.
+        """
+        if tokens.shape[-1] == 0:
+            raise ValueError("a text must have at least one token to go on from, got none")
+        caches: list[Cache] | None = None
+        for _ in range(num_tokens):
+            fits = tokens.shape[-1] <= self.config.context_length
+            cached = fits and caches is not None
+            window = tokens[:, -1:] if cached else tokens[:, -self.config.context_length :]
+            logits, caches = self._logits(window, caches if cached else None)
+            token = _choose(logits[:, -1], temperature, top_k, generator)
+            tokens = torch.cat((tokens, token), dim=-1)
+            yield token
+
+    def generate(self, tokens: Int[Tensor, "batch time"], num_tokens: int, **options: Any) -> Int[Tensor, "batch all"]:
+        """The tokens followed by `num_tokens` more; options as for `stream`."""
+        return torch.cat((tokens, *self.stream(tokens, num_tokens, **options)), dim=-1)
+
+    def _logits(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
+        past = 0 if caches is None else caches[0][0].shape[-2]
+        length, most = past + tokens.shape[-1], self.config.context_length
+        if length > most:
+            raise ValueError(f"at most context_length={most} tokens fit, got {length}; shorten the text")
+        places = torch.arange(past, length, device=tokens.device)
+        x = self.tokens(tokens) + self.positions(places)
+        x = F.dropout(x, self.config.dropout, self.training)
+        if self.config.mixing is not None:
+            x = expand(x, self.config.mixing.num_streams)
+        found = []
+        for index, block in enumerate(self.blocks):
+            x, cache = block(x, None if caches is None else caches[index])
+            found.append(cache)
+        return F.linear(self.norm(self._read_out(x)), self.tokens.weight), found
+
+    def _read_out(self, x: Tensor) -> Tensor:
+        if self.config.mixing is None:
+            return x
+        if self.readout is not None:
+            return self.readout(x)
+        return readout(x, "sum" if self.config.readout == "sum" else "mean")
+
+
+def _choose(
+    logits: Float[Tensor, "batch vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None
+) -> Int[Tensor, "batch 1"]:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    if top_k is not None:
+        lowest = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
+        logits = logits.masked_fill(logits < lowest, -torch.inf)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

@@ -1,0 +1,94 @@
+"""A connection in DeepSeek-V4's form computes what Hugging Face's implementation of that model computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gomhc
+from gomhc import HyperConnection, Orthostochastic
+
+HUB = "transformers.models.deepseek_v4"
+configuration = pytest.importorskip(f"{HUB}.configuration_deepseek_v4", reason="needs gomhc[hf]")
+modeling = pytest.importorskip(f"{HUB}.modeling_deepseek_v4", reason="needs gomhc[hf]")
+
+
+def theirs(num_streams=4, dim=16, iterations=20, epsilon=1e-6):
+    config = configuration.DeepseekV4Config(
+        hc_mult=num_streams, hidden_size=dim, hc_sinkhorn_iters=iterations, hc_eps=epsilon, rms_norm_eps=1e-5
+    )
+    module = modeling.DeepseekV4HyperConnection(config)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(generator=generator)
+    return module
+
+
+def ours(module, branch=None):
+    return HyperConnection.from_deepseek_v4(
+        branch,
+        module.fn,
+        module.base,
+        module.scale,
+        epsilon=module.hc_eps,
+        num_iterations=module.hc_sinkhorn_iters,
+        norm_epsilon=module.input_norm.eps,
+    )
+
+
+@pytest.mark.parametrize(("num_streams", "iterations", "epsilon"), [(4, 20, 1e-6), (2, 3, 1e-6), (6, 20, 1e-3)])
+def test_it_gives_what_hugging_face_gives(num_streams, iterations, epsilon, generator):
+    module = theirs(num_streams, iterations=iterations, epsilon=epsilon)
+    connection = ours(module)
+    streams = torch.randn(2, 5, num_streams, 16, generator=generator)
+    output = torch.randn(2, 5, 16, generator=generator)
+    post, comb, collapsed = module(streams)
+    branch_input, state = connection.read(streams)
+    torch.testing.assert_close(branch_input, collapsed)
+    torch.testing.assert_close(state.write, post)
+    torch.testing.assert_close(state.mix, comb.mT)
+    # As their decoder layer joins them.
+    joined = post.unsqueeze(-1) * output.unsqueeze(-2) + torch.matmul(comb.transpose(-1, -2), streams)
+    torch.testing.assert_close(connection.write(state, output), joined)
+    # Their matrix is not symmetric: the other direction would be seen.
+    assert (state.mix - comb).abs().max() > 0.01
+
+
+def test_gradients_are_those_of_hugging_face(generator):
+    module = theirs()
+    connection = ours(module, branch=torch.tanh)
+    streams, cotangent = torch.randn(2, 2, 5, 4, 16, generator=generator)
+    post, comb, collapsed = module(streams)
+    joined = post.unsqueeze(-1) * torch.tanh(collapsed).unsqueeze(-2) + comb.transpose(-1, -2) @ streams
+    expected = torch.autograd.grad(joined, (module.fn, module.base, module.scale), cotangent)
+    parts = connection.coefficients
+    found = torch.autograd.grad(connection(streams), (parts.weight, parts.bias, parts.scale), cotangent)
+    for mine, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_can_be_written_back(generator):
+    module, other = theirs(), theirs()
+    with torch.no_grad():
+        other.fn.zero_()
+    other.load_state_dict(ours(module).to_deepseek_v4(), strict=False)
+    streams = torch.randn(1, 3, 4, 16, generator=generator)
+    for mine, reference in zip(other(streams), module(streams), strict=True):
+        assert torch.equal(mine, reference)
+
+
+def test_only_that_form_can_be_written_back():
+    for connection in (
+        HyperConnection(None, 16, Orthostochastic(num_streams=4)),
+        HyperConnection(None, 16, gomhc.Sinkhorn(num_streams=4)),
+        HyperConnection(None, 16, gomhc.Sinkhorn(num_streams=4, epsilon=1e-6), dynamic=False),
+    ):
+        with pytest.raises(ValueError, match="only dynamic connections with Sinkhorn"):
+            connection.to_deepseek_v4()
+
+
+def test_weights_of_another_shape_are_refused():
+    module = theirs()
+    with pytest.raises(ValueError, match=r"fn \(d\(d \+ 2\), d c\).*got \(24, 64\), \(23,\), \(3,\)"):
+        HyperConnection.from_deepseek_v4(None, module.fn, module.base[1:], module.scale)
