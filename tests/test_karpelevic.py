@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from test_polytope import random_logits
 
-from gomhc import Kronecker, Orthostochastic, Permutations
+from gomhc import Identity, Kronecker, Orthostochastic, Permutations
 from gomhc.birkhoff.karpelevic import contains, filled_share, karpelevic_boundary
 from gomhc.birkhoff.measures import spectrum
 from gomhc.birkhoff.samplers import dirichlet_permutations
+from gomhc.birkhoff.spectral_reach import spectral_reach
 
 
 @pytest.mark.parametrize("d", range(2, 9))
@@ -60,6 +61,33 @@ def test_filled_share_counts_cells():
     square = rng.uniform(-1, 1, 10**6) + 1j * rng.uniform(-1, 1, 10**6)
     assert filled_share(square, 4) > 0.999
     assert filled_share(np.array([]), 4) == 0
+    for streams, cells in ((1, 101), (4, 100)):
+        with pytest.raises(ValueError, match="at least two streams and odd num_cells"):
+            filled_share(square, streams, cells)
+
+
+def test_region_is_refused_where_it_cannot_be_computed():
+    boundary = karpelevic_boundary(12)
+    assert np.abs(boundary).max() <= 1 + 1e-9
+    assert np.diff(np.angle(boundary)).min() >= -1e-9
+    with pytest.raises(ValueError, match="at most 12 streams, got 13"):
+        karpelevic_boundary(13)
+
+
+def test_spectral_reach_grows_with_expressivity_and_is_real_for_kronecker(generator):
+    """Figs. 3 and 4 at a small size: eigenvalues that a search for random targets finds."""
+    shares = {}
+    for name, parametrization in {
+        "krom": Kronecker(num_streams=4),
+        "go-1": Orthostochastic(num_streams=3, expressivity=1),
+        "go-2": Orthostochastic(num_streams=3, expressivity=2),
+    }.items():
+        found = spectral_reach(parametrization, 800, generator, num_steps=60).numpy()
+        assert contains(found, parametrization.num_streams, tolerance=1e-6).all()
+        shares[name] = filled_share(found, parametrization.num_streams, num_cells=31)
+    assert shares["go-1"] < shares["go-2"] - 0.02
+    assert shares["krom"] < 0.08
+    assert spectral_reach(Identity(num_streams=3), 2, generator).real.min() == 1
 
 
 def test_methods_fill_the_region_and_kronecker_only_its_axis():

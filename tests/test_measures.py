@@ -92,6 +92,12 @@ def test_kl_divergence_at_the_boundary():
     assert kl_divergence(barycentre, identity) == math.inf
 
 
+def test_kl_divergence_has_gradients_where_the_target_is_zero():
+    matrix = torch.full((3, 3), 1 / 3, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(kl_divergence(torch.eye(3, dtype=torch.float64), matrix), matrix)
+    torch.testing.assert_close(gradient, -torch.eye(3, dtype=torch.float64))
+
+
 def test_orthogonal_root_squares_back(generator):
     for d in (1, 2, 3, 4):
         matrix = haar_orthogonal(d, 20, generator)

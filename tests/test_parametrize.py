@@ -110,7 +110,26 @@ def test_assigning_what_cannot_be_expressed_warns(generator):
         layer.weight = sinkhorn_uniform(4, 1, generator)[0].float()
 
 
+def test_assigning_copies():
+    layer = nn.Linear(4, 4, dtype=torch.float64)
+    gomhc.doubly_stochastic(layer, "weight", gomhc.LinearSinkhorn(num_streams=4))
+    weight = torch.full((4, 4), 0.25, dtype=torch.float64)
+    layer.weight = weight
+    with torch.no_grad():
+        layer.parametrizations.weight.original.add_(1)
+    assert torch.equal(weight, torch.full((4, 4), 0.25, dtype=torch.float64))
+
+
+@each(REGISTERED)
+def test_models_on_the_meta_device_have_the_right_shapes(parametrization):
+    layer = gomhc.doubly_stochastic(nn.Linear(4, 4, device="meta"), "weight", parametrization)
+    assert layer.weight.shape == (4, 4)
+    assert layer.weight.is_meta
+
+
 def test_mistakes_are_explained():
+    with pytest.raises(ValueError, match="'weight' is parametrized already"):
+        gomhc.doubly_stochastic(linear(Orthostochastic(num_streams=4)), "weight", Transportation(num_streams=4))
     with pytest.raises(ValueError, match="Linear has no tensor 'wieght'"):
         gomhc.doubly_stochastic(nn.Linear(4, 4), "wieght", Orthostochastic(num_streams=4))
     with pytest.raises(ValueError, match=r"shape \(\*batch, 4, 4\), but 'weight' has shape \(4, 5\)"):

@@ -72,3 +72,5 @@ def test_balance_makes_a_positive_matrix_doubly_stochastic(generator):
     matrix = torch.rand(2, 3, 4, 4, generator=generator) + 0.1
     assert marginal_error(balance(matrix)).max() < 1e-6
     assert balance(matrix[:0]).shape == (0, 3, 4, 4)
+    with pytest.warns(UserWarning, match="sums are off by"):
+        balance(torch.tensor([[1.0, 1.0], [1e-12, 1.0]], dtype=torch.float64))

@@ -12,7 +12,7 @@ from test_gradients import cotangent_like
 from test_polytope import random_logits
 from variants import ALL, OPTIONS, REGISTERED, each
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 
 
 def value_and_gradient(function, logits):
@@ -24,11 +24,11 @@ def value_and_gradient(function, logits):
 
 
 @pytest.mark.unchecked
-@needs_compiler
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=needs_compiler)])
 @each(REGISTERED + OPTIONS[2:5])
-def test_compiled_in_one_graph_it_gives_the_same(parametrization):
+def test_compiled_in_one_graph_it_gives_the_same(parametrization, backend):
     torch._dynamo.reset()
-    compiled = torch.compile(parametrization, fullgraph=True)
+    compiled = torch.compile(parametrization, fullgraph=True, backend=backend)
     logits = random_logits(parametrization, 8, dtype=torch.float32)
     plain, ours = value_and_gradient(parametrization, logits), value_and_gradient(compiled, logits)
     torch.testing.assert_close(ours, plain, rtol=0, atol=200 * torch.finfo(torch.float32).eps)

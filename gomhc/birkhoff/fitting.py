@@ -38,8 +38,8 @@ def closest_logits(
 
 def random_starts(num_logits: int, target: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch starts p"]:
     """Standard normal ones, the same for each target and in every call."""
-    generator = torch.Generator().manual_seed(0)
-    starts = torch.randn(NUM_STARTS, num_logits, generator=generator, dtype=target.dtype)
+    generator = torch.Generator("cpu").manual_seed(0)
+    starts = torch.randn(NUM_STARTS, num_logits, generator=generator, dtype=target.dtype, device="cpu")
     return starts.to(target.device).expand(len(target), -1, -1)
 
 
@@ -47,7 +47,7 @@ def _best(matrix_of: MatrixMap, starts: Tensor, target: Tensor) -> Tensor:
     targets = target.repeat_interleave(starts.shape[1], dim=0)
     logits, loss = _levenberg_marquardt(matrix_of, starts.flatten(0, 1), targets)
     best = loss.reshape(starts.shape[:2]).argmin(dim=1)
-    return logits.reshape(starts.shape)[torch.arange(len(target)), best]
+    return logits.reshape(starts.shape)[torch.arange(len(target), device=best.device), best]
 
 
 def _levenberg_marquardt(matrix_of: MatrixMap, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,11 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 ComplexArray = NDArray[np.complexfloating]
 POINTS_AN_ARC = 257
+LARGEST = 12
+"""The most streams whose arcs are computed: beyond, the roots of the equation lie too close together for float64."""
 
 
 @cache
 def karpelevic_boundary(num_streams: int) -> ComplexArray:
     """The boundary in the upper half plane, from 1 to -1, as a polyline of complex numbers."""
+    if num_streams > LARGEST:
+        raise ValueError(f"the boundary is computed for at most {LARGEST} streams, got {num_streams}")
     halves = sorted({Fraction(a, b) for b in range(1, num_streams + 1) for a in range(b + 1) if 2 * a <= b})
     if num_streams == 1:
         return np.ones(1, dtype=complex)
@@ -47,8 +51,11 @@ def contains(points: ArrayLike, num_streams: int, tolerance: float = 1e-9) -> ND
 def filled_share(eigenvalues: ArrayLike, num_streams: int, num_cells: int = 101) -> float:
     """Share of the region that holds eigenvalues: of the square cells whose centre lies in it, those that are hit.
 
-    The square from -1 - i to 1 + i has `num_cells` cells a side; an odd number puts a row of centres on the real axis.
+    The square from -1 - i to 1 + i has `num_cells` cells a side: an odd number, so that centres lie on the real axis,
+    which is all of the region of two streams.
     """
+    if num_streams == 1 or num_cells % 2 == 0:
+        raise ValueError(f"expected at least two streams and odd num_cells, got {num_streams} and {num_cells}")
     edges = np.linspace(-1 - 1e-9, 1 + 1e-9, num_cells + 1)
     centres = (edges[:-1] + edges[1:]) / 2
     inside = contains(centres[:, None] + 1j * centres[None, :], num_streams)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -42,12 +42,13 @@ class Kronecker(Parametrization):
                 f"num_streams={self.num_streams} is not a product of factors {sizes}; "
                 f"use factors={prime_factors(self.num_streams)} or another parametrization"
             )
-        object.__setattr__(self, "factors", tuple(_parametrization(factor) for factor in factors))
+        parts = [Permutations(num_streams=factor) if isinstance(factor, int) else factor for factor in factors]
+        object.__setattr__(self, "factors", tuple(parts))
 
     @property
     def parts(self) -> tuple[Parametrization, ...]:
         """The factors, none of them a mere number."""
-        return tuple(_parametrization(factor) for factor in self.factors)
+        return cast(tuple[Parametrization, ...], self.factors)
 
     @property
     def num_logits(self) -> int:
@@ -71,13 +72,13 @@ class Kronecker(Parametrization):
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
         """The mean diagonal of a product is the product of the mean diagonals: a random share of it to each factor."""
-        device = generator.device if generator is not None else None
-        mixing = torch.tensor([part.num_streams > 1 for part in self.parts], device=device)
-        shares = mixing * (0.5 + torch.rand(len(mixing), generator=generator, device=device))
-        leaks = 1 - (1 - self.initial_leak) ** (shares / shares.sum())
+        device = generator.device if generator is not None else torch.device("cpu")
+        mixing = torch.tensor([part.num_streams > 1 and part.num_logits > 0 for part in self.parts], device=device)
+        shares = mixing * (0.5 + torch.rand(len(mixing), generator=generator, dtype=torch.float64, device=device))
+        leaks = -torch.expm1(shares / shares.sum() * math.log1p(-self.initial_leak))
         draws = [torch.zeros(0, dtype=torch.float64, device=device)]
         for part, leak in zip(self.parts, leaks.tolist(), strict=True):
-            near = replace(part, initial_leak=leak) if part.num_streams > 1 else part
+            near = replace(part, initial_leak=leak) if leak > 0 else part
             draws.append(near.draw_near_identity(generator))
         return torch.cat(draws)
 
@@ -103,7 +104,3 @@ def prime_factors(number: int) -> tuple[int, ...]:
         if number % prime == 0:
             return (prime, *prime_factors(number // prime))
     return (number,) if number > 1 else ()
-
-
-def _parametrization(factor: int | Parametrization) -> Parametrization:
-    return Permutations(num_streams=factor) if isinstance(factor, int) else factor

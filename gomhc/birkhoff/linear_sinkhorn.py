@@ -11,39 +11,20 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.birkhoff.sinkhorn import IteratedNormalization
 
 EPSILON = 1e-8
 """Keeps a row or a column of zeros from being divided by zero; the paper does not print its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSinkhorn(Parametrization):
+class LinearSinkhorn(IteratedNormalization):
     r"""Sinkhorn-Knopp of absolute values (app. B.9).
 
     M = |W|;    M_ij <- M_ij / (sum_k M_ik + e),  M_ij <- M_ij / (sum_k M_kj + e),  S times
     """
 
     key: ClassVar[str] = "sinkhorn-linear"
-
-    num_iterations: int = 20
-    """How often rows and columns are normalised (S)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "num_iterations")
-
-    @property
-    def num_logits(self) -> int:
-        return self.num_streams**2
-
-    @property
-    def promise(self) -> Promise:
-        return Promise.APPROXIMATE
-
-    @property
-    def covers_polytope(self) -> bool:
-        return True
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         m = logits.abs().unflatten(-1, (self.num_streams, self.num_streams))
@@ -54,6 +35,3 @@ class LinearSinkhorn(Parametrization):
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         return matrix.flatten(-2)
-
-    def flops(self, num_channels: int) -> float:
-        return 4 * num_channels * self.num_iterations * self.num_streams**2

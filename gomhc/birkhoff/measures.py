@@ -65,7 +65,8 @@ def kl_divergence(target: Float[Tensor, "*batch d d"], matrix: Float[Tensor, "*b
 
     Infinite where B has a zero and T has none.
     """
-    return torch.xlogy(target, target / matrix).where(target > 0, 0).sum((-2, -1)) / target.shape[-1]
+    matrix = matrix.where(target > 0, 1)  # an entry that the target does not have says nothing, and has no gradient
+    return (torch.xlogy(target, target) - torch.xlogy(target, matrix)).sum((-2, -1)) / target.shape[-1]
 
 
 def geodesic_distance(a: Float[Tensor, "*batch d d"], b: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:

@@ -5,6 +5,7 @@ d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -78,7 +79,7 @@ class Orthostochastic(Parametrization):
         if self.rotation != "cayley":  # the others have no inverse here
             return super().closest_logits(matrix)
         a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, matrix.dtype))
-        row, column = torch.triu_indices(self.size, self.size, offset=1)
+        row, column = torch.triu_indices(self.size, self.size, offset=1, device=matrix.device)
         found = (a / 2).flatten(-2) if self.layout == "square" else a[..., row, column]
         starts = torch.cat((found, fitting.random_starts(self.num_logits, matrix)), dim=1)
         return fitting.closest_logits(self.matrix, starts, matrix)
@@ -88,17 +89,24 @@ class Orthostochastic(Parametrization):
 
 
 def near_identity_rotation(parametrization: Parametrization, generator: torch.Generator | None) -> Tensor:
-    """Gaussian logits, scaled until their image has the leak that is asked for.
+    """Gaussian logits, scaled to where the leak of their image first is the one that is asked for.
 
-    Near the identity the leak grows with the square of the logits, whence the square root.
+    Along some directions it never gets there, as where the rotation turns mostly inside blocks: then another is drawn.
     """
-    device = generator.device if generator is not None else None
-    shape = (parametrization.num_logits,)
-    logits = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
-    if parametrization.num_streams == 1:
-        return logits
-    logits = logits * (parametrization.initial_leak / parametrization.num_logits) ** 0.5
-    for _ in range(50):
-        leak = 1 - parametrization.matrix(logits).diagonal().mean()
-        logits = logits * (parametrization.initial_leak / leak).sqrt()
-    return logits
+    device = generator.device if generator is not None else torch.device("cpu")
+    shape, leak = (parametrization.num_logits,), parametrization.initial_leak
+    for _ in range(1000):
+        direction = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
+        low, high = 1e-6, 1e2
+        for _ in range(4):  # each narrows the interval of the first crossing by a hundred or more
+            scales = torch.logspace(math.log10(low), math.log10(high), 200, dtype=torch.float64, device=device)
+            diagonal = parametrization.matrix(scales[:, None] * direction).diagonal(dim1=-2, dim2=-1).mean(-1)
+            crossed = (1 - diagonal >= leak).nonzero()
+            if len(crossed) == 0 or crossed[0] == 0:
+                break
+            low, high = scales[crossed[0, 0] - 1].item(), scales[crossed[0, 0]].item()
+        else:
+            return high * direction
+        if parametrization.num_streams == 1:
+            return direction
+    raise RuntimeError(f"no direction reaches the leak of {parametrization}; use a smaller initial_leak")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
+from gomhc.kernels.precision import at_least_float32, without_autocast
 
 FIT_TOLERANCE = 1e-3
 """How far the sums of a matrix handed to `fit` may be from one, unless its dtype is coarser than that."""
@@ -28,7 +29,7 @@ class Promise(IntEnum):
     APPROXIMATE = 1
     """Doubly stochastic up to an error that `gomhc.birkhoff.measures.marginal_error` reports."""
     EXACT = 2
-    """Nonnegative, and row and column sums are one to rounding, whatever the logits."""
+    """Nonnegative, and row and column sums are one to rounding, for logits of up to 1e4 and more."""
 
 
 class Fit(NamedTuple):
@@ -43,7 +44,8 @@ class Parametrization(ABC):
     """A map from free reals to matrices that mix streams: logits (*batch, p) -> matrix (*batch, d, d).
 
     It is a value: the configuration, the choice on the command line, the entry in a record and the callable at once.
-    It owns no learned state. A new method implements `num_logits`, `matrix` and `flops`, and says what it promises.
+    It owns no learned state. A new method has a `key`, implements `num_logits`, `matrix` and `flops`, and says what it
+    promises.
     """
 
     num_streams: int
@@ -88,9 +90,8 @@ class Parametrization(ABC):
     def __call__(self, logits: Tensor) -> Tensor:
         """The matrix that `logits` (*batch, p) mean, (*batch, d, d), in their dtype; autocast does not apply."""
         self._check(logits)
-        precision = torch.promote_types(logits.dtype, torch.float32)
-        with torch.autocast(logits.device.type, enabled=False):
-            return self.matrix(logits.to(precision)).to(logits.dtype)
+        with without_autocast(logits.device):
+            return self.matrix(logits.to(at_least_float32(logits.dtype))).to(logits.dtype)
 
     def initial_logits(self, generator: torch.Generator | None = None) -> Float[Tensor, " p"]:
         """Logits of a random matrix whose mean diagonal is 1 - initial_leak, where the Jacobian does not vanish.
@@ -103,7 +104,8 @@ class Parametrization(ABC):
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
         """`initial_logits` in float64. Here: those of (1 - leak) I + leak S, with S random and of zero diagonal."""
         away = samplers.sinkhorn_off_diagonal(self.num_streams, 1, generator)
-        return self.closest_logits(torch.lerp(torch.eye(self.num_streams).to(away), away, self.initial_leak))[0]
+        identity = torch.eye(self.num_streams, dtype=away.dtype, device=away.device)
+        return self.closest_logits(torch.lerp(identity, away, self.initial_leak))[0]
 
     def fit(self, matrix: Tensor) -> Fit:
         """Logits whose image is closest to a doubly stochastic `matrix` (*batch, d, d), and the distance that remains.
@@ -111,7 +113,8 @@ class Parametrization(ABC):
         Where the map has no inverse in closed form, the best of several deterministic local searches.
         """
         self._check_target(matrix)
-        flat = matrix.detach().reshape(-1, *matrix.shape[-2:]).double()
+        matrix = matrix.detach()
+        flat = matrix.reshape(-1, *matrix.shape[-2:]).to(torch.float64, copy=True)
         logits = self.closest_logits(flat).to(matrix.dtype).reshape(*matrix.shape[:-2], self.num_logits)
         distance = torch.linalg.matrix_norm(self(logits).double() - matrix.double())
         return Fit(logits, distance.to(matrix.dtype))

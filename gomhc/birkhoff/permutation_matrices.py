@@ -16,20 +16,29 @@ LARGEST = 8
 
 
 def permutation_matrices(num_streams: int, like: Tensor) -> Float[Tensor, "k d d"]:
-    """All d! permutation matrices in lexicographic order, the identity first, in the dtype and device of `like`."""
+    """All d! permutation matrices in lexicographic order, the identity first, in the dtype and device of `like`.
+
+    They are not to be changed in place: the next caller gets the same memory.
+    """
+    require_listed(num_streams)
     if torch.compiler.is_compiling():  # where a cache is not traced
-        return torch.eye(num_streams).to(like)[_orders(torch, num_streams)]
+        identity = torch.eye(num_streams, dtype=like.dtype, device=like.device)
+        return identity[_orders(torch, num_streams).to(like.device)]
     dtype = np.float64 if like.dtype == torch.float64 else np.float32
-    return torch.from_numpy(_cached(num_streams, dtype)).to(like.device)
+    return torch.from_numpy(_cached(num_streams, dtype)).to(like)
 
 
-@cache  # of arrays, not tensors: a tensor first made while torch traces would stay a traced one
-def _cached(num_streams: int, dtype: type) -> np.ndarray:
+def require_listed(num_streams: int) -> None:
+    """Raise where there are too many permutations to list."""
     if num_streams > LARGEST:
         raise ValueError(
             f"num_streams={num_streams} has {math.factorial(num_streams):,} permutations; at most {LARGEST} streams "
             f"({math.factorial(LARGEST):,}) are supported; use Orthostochastic, Transportation or Kronecker instead"
         )
+
+
+@cache  # of arrays, not tensors: a tensor first made while torch traces would stay a traced one
+def _cached(num_streams: int, dtype: type) -> np.ndarray:
     return np.eye(num_streams, dtype=dtype)[_orders(np, num_streams)]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import ClassVar
 
 import torch
@@ -14,7 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
-from gomhc.birkhoff.permutation_matrices import permutation_matrices
+from gomhc.birkhoff.permutation_matrices import permutation_matrices, require_listed
+
+LONGEST_SUM = 720
+"""Weights that are summed at once, those of six streams: longer sums lose digits of small weights behind large ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +33,7 @@ class Permutations(Parametrization):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        permutation_matrices(self.num_streams, torch.empty(0))  # says so here where there are too many
+        require_listed(self.num_streams)
 
     @property
     def num_logits(self) -> int:
@@ -40,8 +45,11 @@ class Permutations(Parametrization):
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         weights = logits.softmax(-1)
-        vertices = permutation_matrices(self.num_streams, logits)
-        return (weights @ vertices.flatten(1)).unflatten(-1, vertices.shape[1:])
+        weights = weights / weights.sum(-1, keepdim=True)  # of 40,320 weights, softmax's own sum is off by 10 n eps
+        vertices = permutation_matrices(self.num_streams, logits).flatten(1)
+        parts = zip(weights.split(LONGEST_SUM, dim=-1), vertices.split(LONGEST_SUM), strict=True)
+        matrix = reduce(add, [part @ corners for part, corners in parts])
+        return matrix.unflatten(-1, (self.num_streams, self.num_streams))
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         r"""The weights of largest entropy, by generalised iterative scaling (Darroch and Ratcliff, 1972).

@@ -20,8 +20,8 @@ def rotations_with_block_norms(
 ) -> Inexact[Tensor, "batch starts n n"]:
     """Orthogonal (in a complex dtype: unitary) matrices with nearly such blocks, from the same starts every time."""
     d, n = target.shape[-1], target.shape[-1] * expressivity
-    generator = torch.Generator().manual_seed(0)
-    gaussian = torch.randn(NUM_STARTS, n, n, dtype=dtype, generator=generator).to(target.device)
+    generator = torch.Generator("cpu").manual_seed(0)
+    gaussian = torch.randn(NUM_STARTS, n, n, dtype=dtype, generator=generator, device="cpu").to(target.device)
     q = nearest_orthogonal(gaussian).expand(len(target), -1, -1, -1)
     norms = (expressivity * target.clamp(min=0)).sqrt()[:, None, :, None, :, None]
     for _ in range(NUM_PROJECTIONS):

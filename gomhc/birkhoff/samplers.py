@@ -5,6 +5,7 @@ Each returns (num_samples, d, d) in float64 on the generator's device. d = num_s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -50,7 +51,7 @@ def dirichlet_permutations(num_streams: int, num_samples: int, generator: Genera
 def permutation_pair(num_streams: int, num_samples: int, generator: Generator = None) -> Matrices:
     """The mean of two random permutations: a point on the boundary of the polytope (app. E)."""
     keys = _empty(generator, 2, num_samples, num_streams).uniform_(generator=generator)
-    return torch.eye(num_streams).to(keys)[keys.argsort(-1)].mean(0)
+    return torch.eye(num_streams, dtype=keys.dtype, device=keys.device)[keys.argsort(-1)].mean(0)
 
 
 SAMPLERS: dict[str, Callable[..., Matrices]] = {
@@ -65,17 +66,24 @@ SAMPLERS: dict[str, Callable[..., Matrices]] = {
 def sinkhorn_off_diagonal(num_streams: int, num_samples: int, generator: Generator = None) -> Matrices:
     """As `sinkhorn_uniform`, but nothing stays where it is: zeros on the diagonal. One stream has no such matrix."""
     entries = _empty(generator, num_samples, num_streams, num_streams).uniform_(generator=generator)
-    return balance(entries * (1 - torch.eye(num_streams).to(entries))) if num_streams > 1 else torch.ones_like(entries)
+    if num_streams == 1:
+        return torch.ones_like(entries)
+    return balance(entries - torch.diag_embed(entries.diagonal(dim1=-2, dim2=-1)))
 
 
 def balance(matrix: Float[Tensor, "*batch d d"], num_iterations: int = 10_000) -> Float[Tensor, "*batch d d"]:
-    """Sinkhorn-Knopp until the sums of a positive matrix are one to rounding: rows, then columns, again and again."""
+    """Sinkhorn-Knopp until the sums of a positive matrix are one to rounding; it warns where they do not get there."""
     tolerance = 4 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     for _ in range(num_iterations):
         matrix = matrix / matrix.sum(-1, keepdim=True)
         matrix = matrix / matrix.sum(-2, keepdim=True)
         if matrix.numel() == 0 or (matrix.sum(-1) - 1).abs().max() <= tolerance:
-            break
+            return matrix
+    error = (matrix.sum(-1) - 1).abs().max().item()
+    if not error <= torch.finfo(matrix.dtype).eps ** 0.5:
+        warnings.warn(
+            f"after {num_iterations} iterations sums are off by {error:.2g}; is it nearly sparse?", stacklevel=2
+        )
     return matrix
 
 

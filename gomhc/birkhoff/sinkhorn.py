@@ -16,24 +16,11 @@ from gomhc.birkhoff.parametrization import Parametrization, Promise, require_pos
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sinkhorn(Parametrization):
-    r"""Sinkhorn-Knopp in the logarithm (mHC).
-
-        Z <- Z - logsumexp over rows,  Z <- Z - logsumexp over columns,  S times;    B = exp(Z)
-
-    Ends on columns: their sums are one, while row sums are off by what the iterations left.
-
-    With `epsilon`, the form of DeepSeek-V4: M = softmax of rows + e, then columns and rows divided by their sums + e,
-    columns first and last. That model applies M^T to its streams, so B is M^T: here it is rows that come out last.
-    """
-
-    key: ClassVar[str] = "sinkhorn"
+class IteratedNormalization(Parametrization):
+    """What the forms of Sinkhorn-Knopp have in common: d² numbers, whose rows and columns are normalised in turn."""
 
     num_iterations: int = 20
     """How often rows and columns are normalised (S)."""
-
-    epsilon: float | None = None
-    """None for mHC's form; a number for DeepSeek-V4's, which adds it (1e-6 there)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,6 +38,27 @@ class Sinkhorn(Parametrization):
     def covers_polytope(self) -> bool:
         return True
 
+    def flops(self, num_channels: int) -> float:
+        return 4 * num_channels * self.num_iterations * self.num_streams**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinkhorn(IteratedNormalization):
+    r"""Sinkhorn-Knopp in the logarithm (mHC).
+
+        Z <- Z - logsumexp over rows,  Z <- Z - logsumexp over columns,  S times;    B = exp(Z)
+
+    Ends on columns: their sums are one, while row sums are off by what the iterations left.
+
+    With `epsilon`, the form of DeepSeek-V4: M = softmax of rows + e, then columns and rows divided by their sums + e,
+    columns first and last. That model applies M^T to its streams, so B is M^T: here it is rows that come out last.
+    """
+
+    key: ClassVar[str] = "sinkhorn"
+
+    epsilon: float | None = None
+    """None for mHC's form; a number for DeepSeek-V4's, which adds it (1e-6 there)."""
+
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = logits.unflatten(-1, (self.num_streams, self.num_streams))
         if self.epsilon is not None:
@@ -64,9 +72,6 @@ class Sinkhorn(Parametrization):
         """Balanced already, so its logarithm is a fixed point of the iteration."""
         log = matrix.clamp(min=torch.finfo(torch.float32).tiny).log()
         return (log if self.epsilon is None else log.mT).flatten(-2)
-
-    def flops(self, num_channels: int) -> float:
-        return 4 * num_channels * self.num_iterations * self.num_streams**2
 
 
 def deepseek_v4_sinkhorn(z: Float[Tensor, "*batch d d"], num_iterations: int, epsilon: float) -> Tensor:

@@ -66,8 +66,8 @@ class Unistochastic(Parametrization):
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, torch.complex128))
-        row, column = torch.triu_indices(self.size, self.size, offset=1)
-        diagonal_too = torch.triu_indices(self.size, self.size)
+        row, column = torch.triu_indices(self.size, self.size, offset=1, device=matrix.device)
+        diagonal_too = torch.triu_indices(self.size, self.size, device=matrix.device)
         starts = torch.cat((a.real[..., row, column], a.imag[..., diagonal_too[0], diagonal_too[1]]), dim=-1)
         return fitting.closest_logits(self.matrix, starts, matrix)
 

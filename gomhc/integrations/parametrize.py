@@ -29,6 +29,8 @@ def doubly_stochastic(
         layer = gomhc.doubly_stochastic(nn.Linear(4, 4, bias=False), "weight", gomhc.Orthostochastic(num_streams=4))
         layer.weight = torch.eye(4)
     """
+    if parametrize.is_parametrized(module, name):
+        raise ValueError(f"{name!r} is parametrized already; parametrize.remove_parametrizations (torch) undoes that")
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"{type(module).__name__} has no tensor {name!r} to make doubly stochastic")
@@ -37,7 +39,7 @@ def doubly_stochastic(
         shape = tuple(weight.shape)
         raise ValueError(f"{parametrization} makes shape (*batch, {d}, {d}), but {name!r} has shape {shape}")
     free = parametrization.promise is Promise.NOTHING
-    keep = free or is_doubly_stochastic(weight)
+    keep = not weight.is_meta and (free or is_doubly_stochastic(weight))
     initial = None if keep else _initial_logits(parametrization, weight, generator)
     parametrize.register_parametrization(module, name, _FromLogits(parametrization, initial))
     return module

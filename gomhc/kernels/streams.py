@@ -16,6 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from gomhc.kernels.precision import at_least_float32, without_autocast
+
 
 def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"]) -> tuple[Tensor, Tensor]:
     """(*batch, k) products of the flattened streams with the rows of `weight`, and (*batch, 1) their mean square."""
@@ -24,7 +26,7 @@ def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"])
         flat = x.flatten(-2)
         return flat @ w.mT, flat.square().mean(-1, keepdim=True)
 
-    return _in_precision(function, _precision(streams), streams, weight)
+    return _in_precision(function, streams, weight)
 
 
 def read(streams: Float[Tensor, "*batch d c"], weights: Float[Tensor, "*#batch d"]) -> Float[Tensor, "*batch c"]:
@@ -33,7 +35,7 @@ def read(streams: Float[Tensor, "*batch d c"], weights: Float[Tensor, "*#batch d
     def function(x: Tensor, r: Tensor) -> Tensor:
         return (r[..., None, :] @ x).squeeze(-2)
 
-    return _in_precision(function, _precision(streams), streams, weights).to(streams.dtype)
+    return _in_precision(function, streams, weights).to(streams.dtype)
 
 
 def write(
@@ -47,19 +49,15 @@ def write(
     def function(x: Tensor, b: Tensor, w: Tensor, y: Tensor) -> Tensor:
         return b @ x + w[..., :, None] * y[..., None, :]
 
-    return _in_precision(function, _precision(streams), streams, mix, weights, output).to(streams.dtype)
+    return _in_precision(function, streams, mix, weights, output).to(streams.dtype)
 
 
-def _precision(streams: Tensor) -> torch.dtype:
-    return torch.promote_types(streams.dtype, torch.float32)
-
-
-def _in_precision(function: Callable[..., Any], dtype: torch.dtype, *tensors: Tensor) -> Any:
-    """Call with all tensors in `dtype`, autocast off; where that takes copies, backward makes them anew."""
-    device = tensors[0].device.type
+def _in_precision(function: Callable[..., Any], streams: Tensor, *others: Tensor) -> Any:
+    """Call in float32 at least, autocast off; where that takes copies of the tensors, backward makes them anew."""
+    tensors, dtype = (streams, *others), at_least_float32(streams.dtype)
 
     def converted(*arguments: Tensor) -> Any:
-        with torch.autocast(device, enabled=False):
+        with without_autocast(streams.device):
             return function(*(argument.to(dtype) for argument in arguments))
 
     if torch.is_grad_enabled() and any(tensor.dtype != dtype for tensor in tensors):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.kernels import streams as kernel
+from gomhc.kernels.precision import at_least_float32
 
 Start = Literal["mean-stream", "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""
@@ -110,12 +111,12 @@ class Coefficients(nn.Module):
             self.weight.normal_(std=0.02, generator=generator)
 
     def forward(self, streams: Float[Tensor, "*batch d c"]) -> Coefficient:
-        precision = torch.promote_types(streams.dtype, torch.float32)
-        read, write, mix = self.logits(streams, precision).split(self.sizes, dim=-1)
+        read, write, mix = self.logits(streams).split(self.sizes, dim=-1)
         return Coefficient(read.sigmoid() + self.read_offset, 2 * write.sigmoid(), self.parametrization(mix))
 
-    def logits(self, streams: Float[Tensor, "*batch d c"], precision: torch.dtype) -> Float[Tensor, "*#batch size"]:
+    def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
         """What the sigmoids and the parametrization are applied to; without batch where the coefficients are static."""
+        precision = at_least_float32(streams.dtype)
         bias = self.bias.to(precision)
         if self.weight is None or self.scale is None:
             return bias
