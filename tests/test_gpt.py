@@ -85,11 +85,12 @@ def train(model, steps, step=None):
     """Losses while learning to count, and the largest gradient of each step."""
     generator = torch.Generator().manual_seed(1)
     optimizer = torch.optim.AdamW(parameter_groups(model, weight_decay=0.1), lr=1e-2)
+    forward = model if step is None else step
     losses, gradients = [], []
     for _ in range(steps):
         starts = torch.randint(11, (8, 1), generator=generator)
         text = (starts + torch.arange(13)) % 11
-        loss = (step or model)(text[:, :-1], text[:, 1:])[1]
+        loss = forward(text[:, :-1], text[:, 1:])[1]
         optimizer.zero_grad()
         loss.backward()
         gradients.append(max(parameter.grad.abs().max().item() for parameter in model.parameters()))
