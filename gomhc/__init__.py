@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gomhc import models
+from gomhc import kernels, models
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
@@ -42,6 +42,7 @@ __all__ = [
     "__version__",
     "doubly_stochastic",
     "expand",
+    "kernels",
     "models",
     "parameter_groups",
     "readout",

@@ -13,11 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gomhc import kernels
 from gomhc.birkhoff import fitting
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
-from gomhc.kernels.orthostochastic import blockwise_squared_norm, orthostochastic
+from gomhc.kernels.orthostochastic import blockwise_squared_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class Orthostochastic(Parametrization):
             row, column = torch.triu_indices(self.size, self.size, offset=1, device=logits.device)
             logits = (z - z.mT)[..., row, column]
         if self.rotation == "cayley":
-            return orthostochastic(logits, self.num_streams, self.expressivity)
+            return kernels.orthostochastic(logits, self.num_streams, self.expressivity)
         rotation = ROTATIONS[self.rotation].map(logits.double(), self.size)
         return blockwise_squared_norm(rotation, self.num_streams).to(logits.dtype)
 

@@ -38,6 +38,27 @@ def read(streams: Float[Tensor, "*batch d c"], weights: Float[Tensor, "*#batch d
     return _in_precision(function, streams, weights).to(streams.dtype)
 
 
+def read_dynamic(
+    streams: Float[Tensor, "*batch d c"],
+    weight: Float[Tensor, "k dc"],
+    scale: Float[Tensor, " k"],
+    bias: Float[Tensor, " k"],
+    read_offset: float,
+    epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`read` with the weights that the streams steer; then those of `write`, and the logits of the mix."""
+    d = streams.shape[-2]
+    logits = steered_logits(streams, weight, scale, bias, epsilon)
+    weights, write_weights, mix_logits = logits.split((d, d, logits.shape[-1] - 2 * d), dim=-1)
+    return read(streams, weights.sigmoid() + read_offset), 2 * write_weights.sigmoid(), mix_logits
+
+
+def steered_logits(streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+    """A W x' + b, with the norm of x' applied after the product."""
+    projection, mean_square = project(streams, weight)
+    return projection * torch.rsqrt(mean_square + epsilon) * scale + bias
+
+
 def write(
     streams: Float[Tensor, "*batch d c"],
     mix: Float[Tensor, "*#batch d d"],

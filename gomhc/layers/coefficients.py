@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gomhc import kernels
 from gomhc.birkhoff import Parametrization
-from gomhc.kernels import streams as kernel
+from gomhc.kernels import streams as plain
 from gomhc.kernels.precision import at_least_float32
 
 Start = Literal["mean-stream", "near-identity", "deepseek-v4"]
@@ -114,16 +115,29 @@ class Coefficients(nn.Module):
         read, write, mix = self.logits(streams).split(self.sizes, dim=-1)
         return Coefficient(read.sigmoid() + self.read_offset, 2 * write.sigmoid(), self.parametrization(mix))
 
+    def read(self, streams: Float[Tensor, "*batch d c"]) -> tuple[Tensor, Tensor, Tensor]:
+        """What a branch sees of the streams, (*batch, c), and the write and mix coefficients: one operation for all."""
+        if self.weight is None:
+            read, write, mix = self(streams)
+            return plain.read(streams, read), write, mix
+        scale, bias = self._scale_and_bias(streams)
+        branch_input, write, logits = kernels.read(
+            streams, self.weight, scale, bias, self.read_offset, self.norm_epsilon
+        )
+        return branch_input, write, self.parametrization(logits)
+
     def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
         """What the sigmoids and the parametrization are applied to; without batch where the coefficients are static."""
+        if self.weight is None:
+            return self.bias.to(at_least_float32(streams.dtype))
+        scale, bias = self._scale_and_bias(streams)
+        return plain.steered_logits(streams, self.weight, scale, bias, self.norm_epsilon)
+
+    def _scale_and_bias(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.scale is not None
         precision = at_least_float32(streams.dtype)
-        bias = self.bias.to(precision)
-        if self.weight is None or self.scale is None:
-            return bias
-        projection, mean_square = kernel.project(streams, self.weight)
         scales = zip(self.scale.to(precision), self.sizes, strict=True)
-        scale = torch.cat([value.expand(size) for value, size in scales])
-        return projection * torch.rsqrt(mean_square + self.norm_epsilon) * scale + bias
+        return torch.cat([value.expand(size) for value, size in scales]), self.bias.to(precision)
 
     def extra_repr(self) -> str:
         kind = "static" if self.weight is None else "dynamic"

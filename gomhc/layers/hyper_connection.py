@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from gomhc import kernels
 from gomhc.birkhoff import Parametrization, Sinkhorn
-from gomhc.kernels import streams as kernel
 from gomhc.layers.coefficients import Coefficients, Start
 
 
@@ -93,8 +93,8 @@ class HyperConnection(nn.Module):
                 f"this connection takes streams of shape (*batch, {expected[0]}, {expected[1]}), "
                 f"got {tuple(streams.shape)}; gomhc.expand(x, {expected[0]}) makes streams of x (*batch, {expected[1]})"
             )
-        read, write, mix = self.coefficients(streams)
-        return kernel.read(streams, read), State(streams, write, mix)
+        branch_input, write, mix = self.coefficients.read(streams)
+        return branch_input, State(streams, write, mix)
 
     def write(self, state: State, branch_output: Tensor) -> Tensor:
         """The streams after the branch."""
@@ -103,7 +103,7 @@ class HyperConnection(nn.Module):
             raise ValueError(
                 f"the branch must return the shape it is given, {expected}, got {tuple(branch_output.shape)}"
             )
-        return kernel.write(state.streams, state.mix, state.write, branch_output)
+        return kernels.write(state.streams, state.mix, state.write, branch_output)
 
     def _connect(self, streams: Tensor, *args: Any, **kwargs: Any) -> Any:
         if self.branch is None:

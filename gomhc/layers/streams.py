@@ -45,6 +45,5 @@ class LearnedReadout(nn.Module):
         self.scale = nn.Parameter(torch.full((1,), 0.01))
 
     def forward(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*batch c"]:
-        projection, mean_square = kernel.project(streams, self.weight)
-        logits = projection * torch.rsqrt(mean_square + self.norm_epsilon) * self.scale + self.bias
+        logits = kernel.steered_logits(streams, self.weight, self.scale, self.bias, self.norm_epsilon)
         return kernel.read(streams, logits.sigmoid())

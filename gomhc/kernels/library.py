@@ -1,0 +1,74 @@
+"""Where is the compiled library, and how is it called? `pip install` builds it where there is a C++ compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+LARGEST = 64
+"""The most rows of a rotation, and the most streams, that it takes (tasks.h)."""
+
+
+def _structure(name: str, pointers: str, **numbers: type) -> type[ctypes.Structure]:
+    fields = [*((pointer, ctypes.c_void_p) for pointer in pointers.split()), *numbers.items()]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+# As in native/tasks.h.
+TASKS = {
+    "map": _structure("Map", "logits grad out", count=ctypes.c_int64, d=ctypes.c_int, s=ctypes.c_int),
+    "read": _structure(
+        "Read",
+        "x projection scale bias input write mix inverse_rms grad_x grad_projection grad_logits",
+        tokens=ctypes.c_int64,
+        c=ctypes.c_int64,
+        d=ctypes.c_int,
+        k=ctypes.c_int,
+        offset=ctypes.c_float,
+        epsilon=ctypes.c_float,
+    ),
+    "write": _structure(
+        "Write",
+        "x mix weights y out grad_x grad_mix grad_weights grad_y",
+        tokens=ctypes.c_int64,
+        c=ctypes.c_int64,
+        d=ctypes.c_int,
+    ),
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library, or None where there is none that fits this machine."""
+    for path in sorted(Path(__file__).parent.glob("_native*")):
+        try:
+            found = ctypes.CDLL(str(path))
+        except OSError:  # built for another system
+            continue
+        for name, task in TASKS.items():
+            function = getattr(found, f"gomhc_{name}")
+            function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
+        found.gomhc_instruction_set.restype = ctypes.c_char_p
+        return found
+    return None
+
+
+def instruction_set() -> str:
+    """Which of its versions the library runs on this machine."""
+    found = library()
+    assert found is not None
+    return str(found.gomhc_instruction_set().decode())
+
+
+def call(name: str, **arguments: Tensor | float) -> None:
+    """Run one operation on torch's number of threads; tensors are handed over by address, as tasks.h names them."""
+    found = library()
+    assert found is not None
+    tensors = [value for value in arguments.values() if isinstance(value, Tensor)]
+    assert all(tensor.is_contiguous() and tensor.dtype == torch.float32 for tensor in tensors)
+    values = {key: value.data_ptr() if isinstance(value, Tensor) else value for key, value in arguments.items()}
+    getattr(found, f"gomhc_{name}")(ctypes.byref(TASKS[name](**values)), torch.get_num_threads())

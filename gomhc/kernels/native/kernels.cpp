@@ -1,0 +1,86 @@
+// Fast CPU versions of gomhc's operations. No torch headers: plain pointers in, so it is tied to no version of torch.
+// The same code is compiled for several instruction sets, and the best one that the machine has is chosen at run time.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "pool.h"
+#include "tasks.h"
+
+namespace {
+
+namespace baseline {  // SSE2 on x86-64, NEON on arm64
+#define GOMHC_VECTOR_BYTES 16
+#include "lanes.h"
+#include "streams.h"
+#undef GOMHC_VECTOR_BYTES
+}  // namespace baseline
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define GOMHC_X86 1
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+#define GOMHC_VECTOR_BYTES 32
+#include "lanes.h"
+#include "streams.h"
+#undef GOMHC_VECTOR_BYTES
+}  // namespace avx2
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma")
+namespace avx512 {
+#define GOMHC_VECTOR_BYTES 64
+#include "lanes.h"
+#include "streams.h"
+#undef GOMHC_VECTOR_BYTES
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+struct InstructionSet {
+    const char *name;
+    int block;  // matrices in a block of the map
+    void (*map)(const Map &, int64_t first, int64_t last);
+    void (*read)(const Read &, int64_t first, int64_t last);
+    void (*write)(const Write &, int64_t first, int64_t last);
+};
+
+InstructionSet best() {
+#ifdef GOMHC_X86
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write};
+#endif
+    return {"baseline", baseline::BLOCK, baseline::map, baseline::read, baseline::write};
+}
+
+const InstructionSet chosen = best();
+
+// Pieces of `size` of `count` things, on several threads. Which piece a thing is in does not depend on their number.
+template <typename Task>
+void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, int64_t count, int64_t size, int threads) {
+    parallel(threads, (count + size - 1) / size,
+             [&](int64_t piece) { work(task, piece * size, std::min(count, (piece + 1) * size)); });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char *gomhc_instruction_set() { return chosen.name; }
+
+void gomhc_map(const Map *task, int threads) {
+    in_pieces(chosen.map, *task, (task->count + chosen.block - 1) / chosen.block, 256 / chosen.block, threads);
+}
+
+void gomhc_read(const Read *task, int threads) { in_pieces(chosen.read, *task, task->tokens, 64, threads); }
+
+void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task, task->tokens, 64, threads); }
+
+}  // extern "C"

@@ -1,0 +1,73 @@
+// Threads that sleep until there is work: `parallel(threads, pieces, f)` calls f(piece) for each piece, on at most so
+// many threads, the caller among them. One pool a process; a forked child makes its own.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+class Pool {
+  public:
+    void run(int helpers, int64_t pieces, const std::function<void(int64_t)> &work) {
+        std::lock_guard<std::mutex> one_at_a_time(turn_);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            for (; workers_ < helpers; workers_++) std::thread([this, id = workers_] { serve(id); }).detach();
+            work_ = &work, pieces_ = pieces, next_ = 0, wanted_ = helpers, running_ = helpers, round_++;
+        }
+        wake_.notify_all();
+        take_pieces();
+        std::unique_lock<std::mutex> lock(mutex_);
+        done_.wait(lock, [this] { return running_ == 0; });
+    }
+
+  private:
+    void take_pieces() {
+        for (int64_t piece = next_++; piece < pieces_; piece = next_++) (*work_)(piece);
+    }
+
+    void serve(int id) {
+        uint64_t seen = 0;
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (true) {
+            wake_.wait(lock, [&] { return round_ != seen; });
+            seen = round_;
+            if (id >= wanted_) continue;
+            lock.unlock();
+            take_pieces();
+            lock.lock();
+            if (--running_ == 0) done_.notify_one();
+        }
+    }
+
+    std::mutex turn_, mutex_;
+    std::condition_variable wake_, done_;
+    const std::function<void(int64_t)> *work_ = nullptr;
+    std::atomic<int64_t> next_{0};
+    int64_t pieces_ = 0;
+    int workers_ = 0, wanted_ = 0, running_ = 0;
+    uint64_t round_ = 0;
+};
+
+inline void parallel(int threads, int64_t pieces, const std::function<void(int64_t)> &work) {
+    if (threads <= 1 || pieces <= 1) {
+        for (int64_t piece = 0; piece < pieces; piece++) work(piece);
+        return;
+    }
+    // Never freed: detached threads may outlive any destructor. After a fork they are gone, and so is the pool.
+    static std::mutex mutex;
+    static Pool *pool = nullptr;
+    static pid_t owner = 0;
+    Pool *current;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (pool == nullptr || owner != getpid()) pool = new Pool, owner = getpid();
+        current = pool;
+    }
+    current->run(int(std::min<int64_t>(threads, pieces)) - 1, pieces, work);
+}
