@@ -7,9 +7,13 @@ those checks; wrong types must meet gomhc's own errors) are left to a second run
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from jaxtyping import install_import_hook
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton: there need not be a GPU
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

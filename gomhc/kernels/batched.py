@@ -20,7 +20,7 @@ CHUNK = 2048
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
-    flat = logits.reshape(-1, logits.shape[-1])
+    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     matrix: Tensor = _Orthostochastic.apply(flat, num_streams, expressivity)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 

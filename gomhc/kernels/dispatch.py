@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from typing import Literal, get_args
 
 import torch
+from torch import Tensor
 
 from gomhc.kernels.library import instruction_set, library
 
-Backend = Literal["native", "batched", "plain"]
-"""C++; pure torch with the batch innermost; pure torch as the equations are written."""
+Backend = Literal["native", "triton", "batched", "plain"]
+"""C++ on the CPU; Triton on CUDA; pure torch with the batch innermost; pure torch as the equations are written."""
 
 _forced: Backend | None = None
 
 
-def available() -> list[Backend]:
+@cache
+def available() -> tuple[Backend, ...]:
     """The versions that can run on this machine, fastest first."""
-    return [name for name in get_args(Backend) if name != "native" or library() is not None]
+    missing = set()
+    if library() is None:
+        missing.add("native")
+    if not torch.cuda.is_available() or find_spec("triton") is None:
+        missing.add("triton")
+    return tuple(name for name in get_args(Backend) if name not in missing)
 
 
 @contextmanager
 def use(backend: Backend) -> Iterator[None]:
-    """Inside, every operation runs in this version: `with gomhc.kernels.use("plain"): ...`."""
+    """Inside, every operation runs in this version where it has one: `with gomhc.kernels.use("plain"): ...`."""
     if backend not in available():
         raise ValueError(f"kernels {backend!r} are not available here, only {', '.join(available())}; see gomhc doctor")
     global _forced
@@ -34,22 +43,33 @@ def use(backend: Backend) -> Iterator[None]:
         _forced = before
 
 
-def chosen(*tensors: torch.Tensor) -> Backend:
+def chosen(*tensors: Tensor) -> Backend:
     """The version for these tensors. Float64 is plain: accuracy is what it is for. So are torch.func's transforms."""
     if _forced is not None:
         return _forced
     if any(tensor.dtype == torch.float64 for tensor in tensors) or torch._C._are_functorch_transforms_active():
         return "plain"
-    if tensors[0].device.type == "cpu" and library() is not None:
-        return "native"
+    compiled: Backend = "triton" if tensors[0].device.type == "cuda" else "native"
+    if compiled in available() and tensors[0].device.type in ("cpu", "cuda"):
+        return compiled
     return "batched"
 
 
-def reasons() -> dict[str, str]:
+def reasons() -> dict[Backend, str]:
     """Each version and why it is used or not, in words."""
-    native = f"active on the CPU for float32 ({instruction_set()})" if library() is not None else "not built"
+    if library() is not None:
+        native = f"active on the CPU, float32 ({instruction_set()} instructions)"
+    else:
+        native = "not built: install a C++ compiler and install gomhc again"
+    if not torch.cuda.is_available():
+        triton = "not used: torch sees no CUDA device"
+    elif find_spec("triton") is None:
+        triton = "not used: the package triton is not installed"
+    else:
+        triton = "active on CUDA"
     return {
-        "native": native if library() is not None else f"{native}: install a C++ compiler and reinstall gomhc",
-        "batched": "active where native is not" if library() is not None else "active",
-        "plain": "the oracle; for float64 and torch.func, or by gomhc.kernels.use('plain')",
+        "native": native,
+        "triton": triton,
+        "batched": "active where neither of those is",
+        "plain": "the oracle; active for float64 and in torch.func, or by gomhc.kernels.use('plain')",
     }

@@ -1,5 +1,6 @@
 """The compiled operations as torch sees them: custom operators with fakes and gradients, so that torch.compile,
-torch.export and autograd know them. They take float32 on the CPU.
+torch.export and autograd know them. C++ does them on the CPU, in float32, and Triton on CUDA, where streams may be of
+half precision.
 
 d = num_streams, s = expressivity, p = number of logits, c = channels, k = 2d + p
 """
@@ -69,8 +70,7 @@ def read(
     """
     streams, scale, bias = streams.contiguous(), scale.contiguous(), bias.contiguous()
     n, d, c = streams.shape
-    with without_autocast(streams.device):
-        projection = streams.flatten(1) @ weight.T
+    projection = _project(streams, weight)
     outputs = _read_outputs(streams, projection)
     names = ("input", "write", "mix", "inverse_rms")
     sizes = {"tokens": n, "d": d, "c": c, "k": len(bias), "offset": read_offset, "epsilon": epsilon}
@@ -90,15 +90,21 @@ def read(
 def _read_outputs(streams: Tensor, projection: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     n, d, c = streams.shape
     shapes = ((n, c), (n, d), (n, projection.shape[1] - 2 * d), (n,))
-    branch_input, write_weights, mix_logits, inverse_rms = (streams.new_empty(shape) for shape in shapes)
+    branch_input, *others = (streams.new_empty(shapes[0]), *(projection.new_empty(shape) for shape in shapes[1:]))
+    write_weights, mix_logits, inverse_rms = others
     return branch_input, write_weights, mix_logits, inverse_rms
+
+
+def _project(streams: Tensor, weight: Tensor) -> Tensor:
+    with without_autocast(streams.device):
+        return streams.flatten(1).float() @ weight.float().T
 
 
 @read.register_fake
 def _(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    projection = streams.new_empty(streams.shape[0], weight.shape[0])
+    projection = streams.new_empty(streams.shape[0], weight.shape[0], dtype=torch.float32)
     branch_input, write_weights, mix_logits, inverse_rms = _read_outputs(streams, projection)
     return branch_input, write_weights, mix_logits, projection, inverse_rms
 
@@ -143,11 +149,27 @@ def read_backward(
         k=len(bias),
         offset=read_offset,
     )
+    return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+
+
+def _through_projection(
+    grad_x: Tensor,
+    grad_projection: Tensor,
+    grad_logits: Tensor,
+    streams: Tensor,
+    weight: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradient at the streams with what the matrix product adds to it, and those at weight, scale and bias."""
     with without_autocast(streams.device):
-        grad_x.flatten(1).addmm_(grad_projection, weight)
-        grad_weight = grad_projection.T @ streams.flatten(1)
+        if streams.dtype == torch.float32:
+            grad_x.flatten(1).addmm_(grad_projection, weight)
+        else:
+            grad_x.flatten(1).add_(grad_projection @ weight.float())
+        grad_weight = grad_projection.T @ streams.flatten(1).float()
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
-    return grad_x, grad_weight, grad_scale, grad_logits.sum(0)
+    return grad_x, grad_weight.to(weight.dtype), grad_scale, grad_logits.sum(0)
 
 
 @read_backward.register_fake
@@ -245,3 +267,75 @@ def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
 
 
 write.register_autograd(_write_backward, setup_context=_write_setup)
+
+
+def _triton() -> Any:
+    """Imported when a CUDA tensor first comes: Triton is not everywhere, and takes a while."""
+    from gomhc.kernels import triton_kernels
+
+    return triton_kernels
+
+
+@orthostochastic.register_kernel("cuda")
+def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """As above, by Triton."""
+    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
+    matrix: Tensor = _triton().orthostochastic_forward(flat, num_streams, expressivity)
+    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+
+
+@orthostochastic_backward.register_kernel("cuda")
+def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """As above, by Triton."""
+    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
+    flat_grad = grad.reshape(len(flat), num_streams, num_streams)
+    out: Tensor = _triton().orthostochastic_backward(flat, flat_grad, num_streams, expressivity)
+    return out.reshape(logits.shape)
+
+
+@read.register_kernel("cuda")
+def read_triton(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """As above, by Triton."""
+    projection = _project(streams, weight)
+    outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
+    branch_input, write_weights, mix_logits, inverse_rms = outputs
+    return branch_input, write_weights, mix_logits, projection, inverse_rms
+
+
+@read_backward.register_kernel("cuda")
+def read_backward_triton(
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As above, by Triton."""
+    grads = (grad_input, grad_write, grad_mix)
+    grad_x, grad_projection, grad_logits = _triton().read_backward(
+        *grads, streams, projection, scale, bias, inverse_rms, read_offset
+    )
+    return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+
+
+@write.register_kernel("cuda")
+def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+    """As above, by Triton."""
+    out: Tensor = _triton().write_forward(streams, mix, weights, output)
+    return out
+
+
+@write_backward.register_kernel("cuda")
+def write_backward_triton(
+    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As above, by Triton."""
+    grad_x, grad_mix, grad_weights, grad_y = _triton().write_backward(grad, streams, mix, weights, output)
+    return grad_x, grad_mix, grad_weights, grad_y

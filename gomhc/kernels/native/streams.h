@@ -45,8 +45,8 @@ template <int D> static void read_forward(const Read &task, int64_t token) {
         weights[j] = sigmoid(projection[j] * r * task.scale[j] + task.bias[j]) + task.offset;
         task.write[token * d + j] = 2 * sigmoid(projection[d + j] * r * task.scale[d + j] + task.bias[d + j]);
     }
-    float *mix = task.mix + token * (k - 2 * d) - 2 * d;
-    for (int i = 2 * d; i < k; i++) mix[i] = projection[i] * r * task.scale[i] + task.bias[i];
+    for (int i = 2 * d; i < k; i++)
+        task.mix[token * (k - 2 * d) + i - 2 * d] = projection[i] * r * task.scale[i] + task.bias[i];
     float *input = task.input + token * c;
     int64_t i = 0;
     for (; i + L <= c; i += L) {

@@ -1,0 +1,249 @@
+"""The Triton kernels compute what the plain versions do, run here by Triton's interpreter, which needs no GPU.
+
+The interpreter accepts what the compiler rejects, so the kernels are compiled as well, for a GPU that need not be here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gomhc.kernels import streams as plain
+from gomhc.kernels.orthostochastic import orthostochastic
+
+if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("triton was imported before TRITON_INTERPRET=1 was set", allow_module_level=True)
+os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+kernels = importlib.import_module("gomhc.kernels.triton_kernels")
+
+EPS = torch.finfo(torch.float32).eps
+MAPS = [(1, 1), (1, 3), (2, 1), (3, 1), (3, 3), (4, 2), (5, 2), (5, 3)]
+"""(d, s)"""
+STREAMS = [(1, 1, 5, 0), (7, 3, 16, 3), (33, 5, 5, 10), (3, 5, 384, 45), (2, 16, 384, 1), (7, 1, 384, 0)]
+"""(N, d, c, p): one, or several and a part of one, of the blocks that channels are handled in"""
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+OFFSET, EPSILON = 0.25, 1e-3
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def logits_of(num_matrices, d, s, scale=1.0):
+    n = d * s
+    return scale * torch.randn(num_matrices, n * (n - 1) // 2)
+
+
+def assert_rounded(actual, expected, dtype=torch.float32):
+    """Equal to what float64 gives, to one rounding to `dtype` and a few of float32 at the size of the sums."""
+    assert actual.dtype == dtype
+    assert actual.shape == expected.shape
+    atol = 16 * EPS * max(1.0, expected.abs().max().item()) if expected.numel() else 0.0
+    torch.testing.assert_close(actual.double(), expected.double(), rtol=torch.finfo(dtype).eps, atol=atol)
+
+
+def leaves(*tensors):
+    """Float64 copies whose gradients the oracle takes."""
+    return [tensor.double().requires_grad_() for tensor in tensors]
+
+
+def plain_read(x, projection, scale, bias):
+    """What `read_forward` returns, and the logits."""
+    d = x.shape[1]
+    inverse_rms = torch.rsqrt(x.square().mean((1, 2)) + EPSILON)
+    logits = projection * inverse_rms[:, None] * scale + bias
+    read, write, mix_logits = logits.split([d, d, logits.shape[1] - 2 * d], dim=1)
+    return plain.read(x, read.sigmoid() + OFFSET), 2 * write.sigmoid(), mix_logits, inverse_rms, logits
+
+
+def read_inputs(num_tokens, d, c, p, dtype):
+    k = 2 * d + p
+    return (3 * torch.randn(num_tokens, d, c)).to(dtype), torch.randn(num_tokens, k), torch.randn(k), torch.randn(k)
+
+
+def write_inputs(num_tokens, d, c, dtype):
+    mix, write = torch.randn(num_tokens, d, d), torch.randn(num_tokens, d)
+    return torch.randn(num_tokens, d, c).to(dtype), mix, write, torch.randn(num_tokens, c).to(dtype)
+
+
+@pytest.mark.parametrize("num_matrices", [1, 7, 33])
+@pytest.mark.parametrize(("d", "s"), MAPS)
+def test_map_and_its_gradient_are_those_of_the_plain_version(d, s, num_matrices):
+    logits = logits_of(num_matrices, d, s)
+    cotangent = torch.randn(num_matrices, d, d)
+    (leaf,) = leaves(logits)
+    matrix = orthostochastic(leaf, d, s)
+    (gradient,) = torch.autograd.grad(matrix, leaf, cotangent.double())
+    assert_rounded(kernels.orthostochastic_forward(logits, d, s), matrix)
+    assert_rounded(kernels.orthostochastic_backward(logits, cotangent, d, s), gradient)
+
+
+@pytest.mark.parametrize(("d", "s"), [(16, 2), (4, 8)])
+def test_map_and_its_gradient_are_those_of_the_plain_version_at_the_largest_size(d, s):
+    test_map_and_its_gradient_are_those_of_the_plain_version(d, s, num_matrices=1)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-1, 1.0, 1e2, 1e4])
+@pytest.mark.parametrize(("d", "s"), MAPS)
+def test_rows_and_columns_sum_to_one_at_every_scale_of_logits(d, s, scale):
+    matrix = kernels.orthostochastic_forward(logits_of(33, d, s, scale), d, s).double()
+    assert (matrix >= 0).all()
+    for axis in (1, 2):
+        assert (matrix.sum(axis) - 1).abs().max() <= d * s * EPS
+
+
+@pytest.mark.parametrize(("d", "s"), MAPS)
+def test_rows_and_columns_sum_to_one_where_logits_of_all_scales_meet(d, s):
+    logits = logits_of(33, d, s)
+    logits *= 10 ** torch.empty_like(logits).uniform_(-3, 4)
+    matrix = kernels.orthostochastic_forward(logits, d, s).double()
+    for axis in (1, 2):
+        assert (matrix.sum(axis) - 1).abs().max() <= d * s * EPS
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e2, 1e4])
+def test_gradient_of_the_map_is_that_of_the_plain_version_at_every_scale_of_logits(scale):
+    logits, cotangent = logits_of(7, 4, 2, scale), torch.randn(7, 4, 4)
+    (leaf,) = leaves(logits)
+    (gradient,) = torch.autograd.grad(orthostochastic(leaf, 4, 2), leaf, cotangent.double())
+    actual = kernels.orthostochastic_backward(logits, cotangent, 4, 2).double()
+    assert (actual - gradient).abs().max() <= 16 * EPS * gradient.abs().max()
+
+
+def test_zero_logits_are_the_identity():
+    assert torch.equal(kernels.orthostochastic_forward(torch.zeros(7, 15), 3, 2), torch.eye(3).expand(7, 3, 3))
+
+
+def test_nan_stays_in_its_own_matrix():
+    logits = logits_of(7, 3, 2)
+    healthy = kernels.orthostochastic_forward(logits, 3, 2)
+    logits[2, 4] = torch.nan
+    matrix = kernels.orthostochastic_forward(logits, 3, 2)
+    others = torch.arange(7) != 2
+    assert matrix[2].isnan().any()
+    assert torch.equal(matrix[others], healthy[others])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_tokens", "d", "c", "p"), STREAMS)
+def test_read_is_that_of_the_plain_version(num_tokens, d, c, p, dtype):
+    inputs = read_inputs(num_tokens, d, c, p, dtype)
+    expected = plain_read(*(tensor.double() for tensor in inputs))
+    actual = kernels.read_forward(*inputs, OFFSET, EPSILON)
+    for result, oracle, kind in zip(actual, expected[:4], (dtype, *[torch.float32] * 3), strict=True):
+        assert_rounded(result, oracle, kind)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_tokens", "d", "c", "p"), STREAMS)
+def test_gradients_of_read_are_those_of_the_plain_version(num_tokens, d, c, p, dtype):
+    inputs = read_inputs(num_tokens, d, c, p, dtype)
+    cotangents = torch.randn(num_tokens, c).to(dtype), torch.randn(num_tokens, d), torch.randn(num_tokens, p)
+    x, projection, scale, bias = leaves(*inputs)
+    *results, inverse_rms, logits = plain_read(x, projection, scale, bias)
+    doubles = [cotangent.double() for cotangent in cotangents]
+    sources = (x, projection, logits, scale, bias)
+    grad_x, grad_projection, grad_logits, grad_scale, grad_bias = torch.autograd.grad(results, sources, doubles)
+
+    rms = inverse_rms.detach().float()
+    actual = kernels.read_backward(*cotangents, *inputs, rms, OFFSET)
+    assert_rounded(actual[0], grad_x, dtype)
+    assert_rounded(actual[1], grad_projection)
+    assert_rounded(actual[2], grad_logits)
+    assert_rounded((actual[2] * inputs[1] * rms[:, None]).sum(0), grad_scale)
+    assert_rounded(actual[2].sum(0), grad_bias)
+
+
+def test_logits_may_take_several_blocks(monkeypatch):
+    monkeypatch.setattr(kernels, "LOGIT_BLOCK", 4)
+    test_read_is_that_of_the_plain_version(3, 3, 5, 10, torch.float32)
+    test_gradients_of_read_are_those_of_the_plain_version(3, 3, 5, 10, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_tokens", "d", "c", "p"), STREAMS)
+def test_write_and_its_gradients_are_those_of_the_plain_version(num_tokens, d, c, p, dtype):
+    inputs = write_inputs(num_tokens, d, c, dtype)
+    cotangent = torch.randn(num_tokens, d, c).to(dtype)
+    sources = leaves(*inputs)
+    result = plain.write(*sources)
+    gradients = torch.autograd.grad(result, sources, cotangent.double())
+    assert_rounded(kernels.write_forward(*inputs), result, dtype)
+    actual = kernels.write_backward(cotangent, *inputs)
+    for gradient, oracle, source in zip(actual, gradients, inputs, strict=True):
+        assert_rounded(gradient, oracle, source.dtype)
+
+
+def test_mix_is_applied_not_its_transpose():
+    x, y = torch.tensor([[[1.0], [10.0]]]), torch.zeros(1, 1)
+    mix, write = torch.tensor([[[0.0, 1.0], [0.0, 0.0]]]), torch.ones(1, 2)
+    assert kernels.write_forward(x, mix, write, y).flatten().tolist() == [10.0, 0.0]
+
+
+def test_tensors_need_not_be_contiguous():
+    x, mix, write, y = write_inputs(3, 4, 8, torch.float32)
+    x, mix, cotangent = x[:, :1].expand(3, 4, 8), mix.mT, torch.randn(3, 8, 4).mT
+    dense = [tensor.contiguous() for tensor in (cotangent, x, mix, write, y)]
+    assert torch.equal(kernels.write_forward(x, mix, write, y), kernels.write_forward(*dense[1:]))
+    results = zip(kernels.write_backward(cotangent, x, mix, write, y), kernels.write_backward(*dense), strict=True)
+    assert all(torch.equal(actual, expected) for actual, expected in results)
+
+
+def test_empty_batches_give_empty_results():
+    x, projection, *_ = inputs = read_inputs(0, 3, 5, 3, torch.bfloat16)
+    branch_input, write, mix_logits, inverse_rms = results = kernels.read_forward(*inputs, OFFSET, EPSILON)
+    assert [tuple(result.shape) for result in results] == [(0, 5), (0, 3), (0, 3), (0,)]
+    gradients = kernels.read_backward(branch_input, write, mix_logits, *inputs, inverse_rms, OFFSET)
+    assert [gradient.shape for gradient in gradients] == [x.shape, projection.shape, projection.shape]
+    mix = kernels.orthostochastic_forward(mix_logits, 3, 1)
+    assert mix.shape == (0, 3, 3)
+    assert kernels.orthostochastic_backward(mix_logits, mix, 3, 1).shape == (0, 3)
+    assert kernels.write_forward(x, mix, write, branch_input).shape == x.shape
+    gradients = kernels.write_backward(x, x, mix, write, branch_input)
+    assert [gradient.shape for gradient in gradients] == [x.shape, mix.shape, write.shape, branch_input.shape]
+
+
+COMPILE_INSTEAD = """
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from gomhc.kernels import triton_kernels as kernels
+
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", int: "i32", float: "fp32"}
+
+def compile_instead(kernel, grid, *arguments, **sizes):
+    types = [TYPES[getattr(argument, "dtype", type(argument))] for argument in arguments]
+    names = kernel.arg_names
+    signature = dict(zip(names, types)) | dict.fromkeys(sizes, "constexpr")
+    assert list(signature) == names
+    compiled = triton.compile(ASTSource(kernel, signature, constexprs=sizes), target=GPUTarget("cuda", 80, 32))
+    assert compiled.asm["cubin"]
+    print(kernel.__name__)
+
+kernels._launch = compile_instead
+for d, s, c, dtype in [(1, 1, 5, torch.float32), (3, 3, 384, torch.bfloat16), (16, 2, 4096, torch.float16)]:
+    p = d * s * (d * s - 1) // 2
+    x, coefficients = torch.empty(7, d, c, dtype=dtype), (torch.empty(7, 2 * d + p), *torch.empty(2, 2 * d + p))
+    branch_input, write, logits, inverse_rms = kernels.read_forward(x, *coefficients, 0.0, 1e-6)
+    kernels.read_backward(branch_input, write, logits, x, *coefficients, inverse_rms, 0.0)
+    mix = kernels.orthostochastic_forward(logits, d, s)
+    kernels.orthostochastic_backward(logits, mix, d, s)
+    kernels.write_forward(x, mix, write, branch_input)
+    kernels.write_backward(x, x, mix, write, branch_input)
+"""
+"""Another process, as in this one Triton has nothing but the interpreter."""
+
+
+def test_every_kernel_compiles_for_a_gpu(tmp_path):
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COMPILE_INSTEAD]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 3 * 6
