@@ -9,6 +9,7 @@
 // the sums is then divided out.
 // d = streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 
+constexpr int TILE = 8;  // vectors that are kept in registers
 constexpr int BLOCK = GOMHC_VECTOR_BYTES / int(sizeof(float));  // matrices that are looked at together
 
 template <typename T> struct Lane {
@@ -103,18 +104,19 @@ template <typename T, int N> struct Rotation {
         }
     }
 
-    // out = left right; rows of `out` stay in registers.
+    // out = left right; as much of a row of `out` as fits stays in registers.
     inline void multiply(V *out, const V *left, const V *right) const {
         const int size = N ? N : n;
-        for (int i = 0; i < size; i++) {
-            V row[N ? N : LARGEST];
-            for (int j = 0; j < size; j++) row[j] = V{};
-            for (int c = 0; c < size; c++) {
-                const V factor = left[i * size + c];
-                for (int j = 0; j < size; j++) row[j] += factor * right[c * size + j];
+        for (int from = 0; from < size; from += TILE)
+            for (int i = 0; i < size; i++) {
+                V row[TILE] = {};
+                const int width = N % TILE == 0 && N ? TILE : std::min(TILE, size - from);
+                for (int c = 0; c < size; c++) {
+                    const V factor = left[i * size + c];
+                    for (int j = 0; j < width; j++) row[j] += factor * right[c * size + from + j];
+                }
+                for (int j = 0; j < width; j++) out[i * size + from + j] = row[j];
             }
-            for (int j = 0; j < size; j++) out[i * size + j] = row[j];
-        }
     }
 
     inline V rotation(int i, int j) const { return T(2) * k[i * (N ? N : n) + j] - T(i == j ? 1 : 0); }

@@ -22,8 +22,7 @@ class Pool {
         }
         wake_.notify_all();
         take_pieces();
-        std::unique_lock<std::mutex> lock(mutex_);
-        done_.wait(lock, [this] { return running_ == 0; });
+        while (running_.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // a piece at most: soon
     }
 
   private:
@@ -40,17 +39,18 @@ class Pool {
             if (id >= wanted_) continue;
             lock.unlock();
             take_pieces();
+            running_.fetch_sub(1, std::memory_order_release);
             lock.lock();
-            if (--running_ == 0) done_.notify_one();
         }
     }
 
     std::mutex turn_, mutex_;
-    std::condition_variable wake_, done_;
+    std::condition_variable wake_;
     const std::function<void(int64_t)> *work_ = nullptr;
     std::atomic<int64_t> next_{0};
+    std::atomic<int> running_{0};
     int64_t pieces_ = 0;
-    int workers_ = 0, wanted_ = 0, running_ = 0;
+    int workers_ = 0, wanted_ = 0;
     uint64_t round_ = 0;
 };
 
