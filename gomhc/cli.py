@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 try:
     import tyro
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Table
 except ModuleNotFoundError as error:
     sys.exit(f"the gomhc command needs {error.name}; install it with: pip install 'gomhc[cli]'")
 
 import torch
 
-from gomhc.experiments import exactness
+from gomhc import kernels
+from gomhc.experiments import exactness, timing
+from gomhc.experiments.bench_layer import Layer
+from gomhc.experiments.bench_projection import Projection
+from gomhc.experiments.bench_step import Step
+from gomhc.report import tables
 from gomhc.version import __version__
+
+T = TypeVar("T")
+MOST_LINES = 40
+"""Of progress, where there is no terminal."""
 
 app = tyro.extras.SubcommandApp()
 
@@ -29,6 +37,15 @@ app = tyro.extras.SubcommandApp()
 def version() -> None:
     """Print the version of gomhc and of torch."""
     print(f"gomhc {__version__}, torch {torch.__version__}")
+
+
+@app.command
+def doctor() -> None:
+    """Say which kernels run on this machine, and why."""
+    version()
+    print(f"{torch.get_num_threads()} threads, CUDA {'available' if torch.cuda.is_available() else 'not available'}")
+    for name, reason in kernels.reasons().items():
+        print(f"{name:8} {reason}")
 
 
 @app.command(name="exactness")
@@ -41,11 +58,34 @@ def exactness_table(
         json_file: Also write the rows to this file.
         seconds: The least time that each timing takes; more is steadier.
     """
-    found = list(_with_progress(exactness.rows(seconds), exactness.num_rows()))
-    _table_console().print(_exactness_table(found))
+    rows = exactness.rows(seconds)
+    found = list(_with_progress(rows, exactness.num_rows(), lambda row: f"{row.method} d={row.num_streams}"))
+    _table_console().print(tables.exactness_table(found))
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
-        print(f"wrote {json_file}")
+        _write_json(json_file, [asdict(row) for row in found])
+
+
+@app.command
+def bench(
+    benchmark: Annotated[
+        Projection | Layer | Step,
+        tyro.conf.arg(name=""),
+        tyro.conf.OmitSubcommandPrefixes,
+    ],
+) -> None:
+    """Time the methods beside each other: the maps alone, a whole layer, or a training step."""
+    draw_growth = _growth_plot() if isinstance(benchmark, Projection) and benchmark.grow else None
+    torch.set_num_threads(benchmark.threads)
+    contenders = benchmark.contenders()
+    turns = timing.turns(contenders, benchmark.rounds)
+    turns_with_progress = _with_progress(turns, timing.num_turns(contenders, benchmark.rounds))
+    found = timing.rows(list(turns_with_progress), benchmark.references)
+    _table_console().print(tables.benchmark_table(benchmark, found))
+    if benchmark.json is not None:
+        _write_json(benchmark.json, _record(benchmark, found))
+    if isinstance(benchmark, Projection) and draw_growth is not None:
+        draw_growth(found, benchmark.plot)
+        print(f"wrote {benchmark.plot}")
 
 
 def main() -> None:
@@ -56,30 +96,26 @@ def main() -> None:
         sys.exit("interrupted")
 
 
-def _exactness_table(found: list[exactness.Row]) -> Table:
-    table = Table(
-        title="Parametrizations of doubly stochastic matrices",
-        caption=f"float32, {torch.get_num_threads()} threads; error: worst |row or column sum - 1| at logits of that "
-        f"scale; parameters: one layer of {exactness.NUM_CHANNELS} channels; µs: one matrix of a batch",
-    )
-    for name in ("method", "promise"):
-        table.add_column(name)
-    scales = [f"error@{scale:g}" for scale in exactness.LOGIT_SCALES]
-    for name in ("d", "logits", "parameters", *scales, "µs forward", "µs + backward"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in found:
-        table.add_row(
-            row.method,
-            row.promise,
-            str(row.num_streams),
-            f"{row.num_logits:,}",
-            f"{row.num_parameters:,}",
-            *(f"{error:.0e}" if error else "0" for error in row.marginal_errors.values()),
-            f"{row.forward_microseconds:.3g}",
-            f"{row.training_microseconds:.3g}",
-            end_section=row.num_streams == exactness.STREAMS[-1],
-        )
-    return table
+def _record(benchmark: timing.Benchmark, found: list[timing.Row]) -> dict[str, Any]:
+    """The rows, and what is needed to measure them again."""
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(benchmark).items()}
+    versions = {"gomhc": __version__, "torch": torch.__version__}
+    rows = [asdict(row) for row in found]
+    return {"benchmark": type(benchmark).__name__.lower(), "options": options, "versions": versions, "rows": rows}
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n")
+    print(f"wrote {file}")
+
+
+def _growth_plot() -> Callable[[list[timing.Row], Path], None]:
+    """What draws; asked for before anything is measured, so that nobody waits in vain."""
+    try:
+        from gomhc.report.figures import growth_plot
+    except ModuleNotFoundError as error:
+        sys.exit(f"--grow needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return growth_plot
 
 
 def _table_console() -> Console:
@@ -87,17 +123,18 @@ def _table_console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=140)
 
 
-def _with_progress(rows: Iterator[exactness.Row], total: int) -> Iterator[exactness.Row]:
-    """A bar with the time left on a terminal, a plain line a row elsewhere; both on standard error."""
+def _with_progress(items: Iterable[T], total: int, describe: Callable[[T], str] = str) -> Iterator[T]:
+    """A bar with the time left on a terminal, at most forty plain lines elsewhere; both on standard error."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        for number, row in enumerate(rows, start=1):
-            print(f"[{number}/{total}] {row.method} d={row.num_streams}", file=sys.stderr, flush=True)
-            yield row
+        for number, item in enumerate(items, start=1):
+            if number * MOST_LINES // total > (number - 1) * MOST_LINES // total:
+                print(f"[{number}/{total}] {describe(item)}", file=sys.stderr, flush=True)
+            yield item
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("measuring", total=total)
-        for row in rows:
-            progress.update(task, advance=1, description=f"{row.method} d={row.num_streams}")
-            yield row
+        for item in items:
+            progress.update(task, advance=1, description=describe(item))
+            yield item

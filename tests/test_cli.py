@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -32,6 +33,15 @@ def test_exactness_table_has_every_method_and_number_of_streams(tmp_path):
     # Plain lines where there is no terminal, and no line folded.
     assert "[40/40] unconstrained d=8" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_doctor_says_which_kernels_run_and_why():
+    printed = run("doctor").stdout
+    assert re.search(
+        r"^native +(active on the CPU, float32|not built: install a C\+\+ compiler)", printed, re.MULTILINE
+    )
+    assert re.search(r"^triton +(active on CUDA|not used: )", printed, re.MULTILINE)
+    assert re.search(r"^plain +the oracle", printed, re.MULTILINE)
 
 
 def test_version_is_printed():
