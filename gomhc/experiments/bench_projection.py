@@ -7,7 +7,7 @@ computed by, Sinkhorn's iteration, and mHC-lite's product. d = num_streams, s = 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -68,7 +68,7 @@ class Projection(Benchmark):
         names = ", ".join(kernels.available())
         return [f"{GO}: as gomhc runs it, and by its kernels ({names})"]
 
-    def _go_and_solve(self, d: int, s: int, kernel_names: list[str]) -> Iterator[Contender]:
+    def _go_and_solve(self, d: int, s: int, kernel_names: Sequence[str]) -> Iterator[Contender]:
         """The solve, go-mHC as it runs by default, and go-mHC by each of these kernels."""
         go = Orthostochastic(num_streams=d, expressivity=s)
         yield self._contender(SOLVE, d, s, go.num_logits, Solve(num_streams=d, expressivity=s))

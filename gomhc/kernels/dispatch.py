@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def use(backend: str) -> Iterator[None]:
     if backend not in available():
         raise ValueError(f"kernels {backend!r} are not available here, only {', '.join(available())}; see gomhc doctor")
     global _forced
-    before, _forced = _forced, cast(Backend, backend)
+    before, _forced = _forced, backend
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,19 @@ def library() -> ctypes.CDLL | None:
             function = getattr(found, f"gomhc_{name}")
             function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
         found.gomhc_instruction_set.restype = ctypes.c_char_p
+        if (openmp := _openmp()) is not None:
+            found.gomhc_use_openmp(openmp)
         return found
+    return None
+
+
+def _openmp() -> Any:
+    """OpenMP's entry in the very library that torch has loaded, so that both share their threads (Linux)."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    for path in {line.split()[-1] for line in lines if "libgomp" in line or "libiomp" in line}:
+        if hasattr(found := ctypes.CDLL(path), "GOMP_parallel"):
+            return found.GOMP_parallel
     return None
 
 

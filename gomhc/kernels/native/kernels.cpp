@@ -75,6 +75,8 @@ extern "C" {
 
 const char *gomhc_instruction_set() { return chosen.name; }
 
+void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = getpid(); }
+
 void gomhc_map(const Map *task, int threads) {
     in_pieces(chosen.map, *task, (task->count + chosen.block - 1) / chosen.block, 256 / chosen.block, threads);
 }

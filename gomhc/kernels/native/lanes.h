@@ -89,18 +89,51 @@ template <typename T, int N> struct Rotation {
             k[i * size + i] = V{} + T(1);
             for (int j = i + 1; j < size; j++, z++) k[i * size + j] = *z, k[j * size + i] = -*z;
         }
-        for (int c = 0; c < size; c++) {
-            V pivot_row[N ? N : LARGEST];  // a copy, which stays in registers
-            const V inverse = T(1) / k[c * size + c];
-            for (int j = 0; j < size; j++) pivot_row[j] = k[c * size + j] * inverse;
-            pivot_row[c] = inverse;
+        int c = 0;
+        for (; c + 1 < size; c += 2) eliminate_two(c);
+        if (c < size) eliminate(c);
+    }
+
+    // Row c becomes that of the inverse of its pivot, and column c that of the others' share in it.
+    inline void eliminate(int c) const {
+        const int size = N ? N : n;
+        const V inverse = T(1) / k[c * size + c];
+        for (int j = 0; j < size; j++) k[c * size + j] *= inverse;
+        k[c * size + c] = inverse;
+        for (int i = 0; i < size; i++) {
+            if (i == c) continue;
+            const V factor = k[i * size + c];
+            k[i * size + c] = V{};
+            for (int j = 0; j < size; j++) k[i * size + j] -= factor * k[c * size + j];
+        }
+    }
+
+    // The same for c and c + 1 at once, which halves how often the matrix is read and written.
+    inline void eliminate_two(int c) const {
+        const int size = N ? N : n;
+        V *const first = k + c * size, *const second = first + size;
+        const V a = first[c], b = first[c + 1], e = second[c], f = second[c + 1];
+        const V scale = T(1) / (a * f - b * e);  // of a matrix with symmetric part at least I: never zero
+        const V fa = f * scale, mb = -b * scale, me = -e * scale, af = a * scale;
+        for (int j = 0; j < size; j++) {
+            const V one = first[j], two = second[j];
+            first[j] = fa * one + mb * two, second[j] = me * one + af * two;
+        }
+        first[c] = fa, first[c + 1] = mb, second[c] = me, second[c + 1] = af;
+        V one[N ? N : LARGEST], two[N ? N : LARGEST];
+        for (int i = 0; i < size; i++) {
+            one[i] = k[i * size + c], two[i] = k[i * size + c + 1];
+            if (i != c && i != c + 1) k[i * size + c] = k[i * size + c + 1] = V{};
+        }
+        for (int from = 0; from < size; from += TILE / 2) {
+            const int width = N && N % (TILE / 2) == 0 ? TILE / 2 : std::min(TILE / 2, size - from);
+            V upper[TILE / 2], lower[TILE / 2];
+            for (int j = 0; j < width; j++) upper[j] = first[from + j], lower[j] = second[from + j];
             for (int i = 0; i < size; i++) {
-                V *const row = k + i * size;
-                const V factor = row[c];
-                row[c] = V{};
-                for (int j = 0; j < size; j++) row[j] -= factor * pivot_row[j];
+                if (i == c || i == c + 1) continue;
+                V *const row = k + i * size + from;
+                for (int j = 0; j < width; j++) row[j] -= one[i] * upper[j] + two[i] * lower[j];
             }
-            for (int j = 0; j < size; j++) k[c * size + j] = pivot_row[j];
         }
     }
 

@@ -1,5 +1,7 @@
-// Threads that sleep until there is work: `parallel(threads, pieces, f)` calls f(piece) for each piece, on at most so
-// many threads, the caller among them. One pool a process; a forked child makes its own.
+// `parallel(threads, pieces, f)` calls f(piece) for each piece, on at most so many threads, the caller among them.
+//
+// Where torch runs on OpenMP, on its threads: they wait for work by spinning, and would hold the cores against others.
+// Elsewhere on a pool whose threads sleep until there is work, one a process; a forked child makes its own.
 #pragma once
 
 #include <unistd.h>
@@ -54,9 +56,28 @@ class Pool {
     uint64_t round_ = 0;
 };
 
+typedef void (*OpenMP)(void (*body)(void *), void *data, unsigned threads, unsigned flags);  // GOMP_parallel
+inline OpenMP openmp = nullptr;
+inline pid_t openmp_owner = 0;  // GNU's hangs in a forked child
+
 inline void parallel(int threads, int64_t pieces, const std::function<void(int64_t)> &work) {
-    if (threads <= 1 || pieces <= 1) {
+    threads = int(std::min<int64_t>(threads, pieces));
+    if (threads <= 1) {
         for (int64_t piece = 0; piece < pieces; piece++) work(piece);
+        return;
+    }
+    if (openmp != nullptr && openmp_owner == getpid()) {
+        struct Shared {
+            const std::function<void(int64_t)> &work;
+            const int64_t pieces;
+            std::atomic<int64_t> next{0};
+        } shared{work, pieces};
+        openmp(
+            [](void *data) {
+                auto *shared = static_cast<Shared *>(data);
+                for (int64_t piece = shared->next++; piece < shared->pieces; piece = shared->next++) shared->work(piece);
+            },
+            &shared, unsigned(threads), 0);
         return;
     }
     // Never freed: detached threads may outlive any destructor. After a fork they are gone, and so is the pool.
@@ -69,5 +90,5 @@ inline void parallel(int threads, int64_t pieces, const std::function<void(int64
         if (pool == nullptr || owner != getpid()) pool = new Pool, owner = getpid();
         current = pool;
     }
-    current->run(int(std::min<int64_t>(threads, pieces)) - 1, pieces, work);
+    current->run(threads - 1, pieces, work);
 }
