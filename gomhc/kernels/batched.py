@@ -9,63 +9,62 @@ d = num_streams, s = expressivity, n = d * s
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-CHUNK = 2048
-"""Matrices that are worked on at once, so that they stay in the cache."""
+CHUNK = 4096
+"""Matrices that are worked on at once, so that their memory is used again and not asked for anew."""
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    matrix: Tensor = _Orthostochastic.apply(flat, num_streams, expressivity)
+    chunks = [_Orthostochastic.apply(chunk, num_streams, expressivity)[0] for chunk in flat.split(CHUNK)]
+    matrix = torch.cat(chunks) if len(chunks) > 1 else chunks[0]
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
 class _Orthostochastic(torch.autograd.Function):
     @staticmethod
-    def forward(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-        chunks = [_forward(chunk, num_streams, expressivity) for chunk in logits.split(CHUNK)]
-        return torch.cat(chunks) if chunks else logits.new_zeros(0, num_streams, num_streams)
+    def forward(logits: Tensor, num_streams: int, expressivity: int) -> tuple[Tensor, Tensor]:
+        k = _inverse(logits.T.double(), num_streams * expressivity)
+        matrix = k.new_zeros(num_streams, num_streams, len(logits))
+        for a, b in product(range(expressivity), repeat=2):
+            q = 2 * k[a::expressivity, b::expressivity]
+            if a == b:
+                q.diagonal().sub_(1)
+            matrix.addcmul_(q, q, value=1 / expressivity)
+        return matrix.permute(2, 0, 1).to(logits.dtype, memory_format=torch.contiguous_format), k
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int, int], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int, int], output: tuple[Tensor, Tensor]) -> None:
         logits, ctx.num_streams, ctx.expressivity = inputs
-        ctx.save_for_backward(logits)
+        ctx.dtype = logits.dtype
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (logits,) = ctx.saved_tensors
-        pairs = zip(logits.split(CHUNK), grad.split(CHUNK), strict=True)
-        chunks = [_backward(*pair, ctx.num_streams, ctx.expressivity) for pair in pairs]
-        return torch.cat(chunks) if chunks else torch.zeros_like(logits), None, None
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        (k,) = ctx.saved_tensors
+        blocks = k.unflatten(0, (ctx.num_streams, -1)).unflatten(2, (ctx.num_streams, -1))
+        grad = grad.permute(1, 2, 0).double()
+        g = (blocks * (grad * (4 / ctx.expressivity))[:, None, :, None]).flatten(2, 3).flatten(0, 1)  # 2/s times 2K,
+        own = grad.diagonal().repeat_interleave(ctx.expressivity, dim=1) * (2 / ctx.expressivity)
+        g.diagonal().sub_(own)  # and I from it
+        x = _product(k, _product(g.transpose(0, 1), k.transpose(0, 1))).flatten(0, 1)
+        upper, lower = _triangles(len(k), k.device)
+        return (x[lower] - x[upper]).mul_(2).T.to(ctx.dtype, memory_format=torch.contiguous_format), None, None
 
 
-def _forward(logits: Tensor, d: int, s: int) -> Tensor:
-    q = _rotation(_inverse(logits, d * s))
-    return (q.square_().unflatten(0, (d, s)).unflatten(2, (d, s)).sum((1, 3)) / s).permute(2, 0, 1).to(logits.dtype)
-
-
-def _backward(logits: Tensor, grad: Tensor, d: int, s: int) -> Tensor:
-    k = _inverse(logits, d * s)
-    spread = grad.permute(1, 2, 0).double().repeat_interleave(s, 0).repeat_interleave(s, 1)
-    g = spread.mul_(_rotation(k)).mul_(2 / s)
-    x = _product(k.transpose(0, 1), _product(g, k.transpose(0, 1)))
-    row, column = torch.triu_indices(d * s, d * s, offset=1, device=logits.device)
-    return (x[column, row] - x[row, column]).mul_(2).T.to(logits.dtype)
-
-
-def _inverse(logits: Tensor, n: int) -> Tensor:
-    """(n, n, batch) in float64: the inverse of I + A."""
-    row, column = torch.triu_indices(n, n, offset=1, device=logits.device)
-    z = logits.T.double()
-    k = z.new_zeros(n, n, len(logits))
-    k[row, column] = z
-    k[column, row] = -z
-    k.diagonal().fill_(1)
+def _inverse(z: Tensor, n: int) -> Tensor:
+    """(n, n, batch): the inverse of I + A, from (p, batch)."""
+    upper, lower = _triangles(n, z.device)
+    k = z.new_zeros(n * n, z.shape[-1]).index_copy_(0, upper, z).index_copy_(0, lower, -z)
+    k[:: n + 1] = 1
+    k = k.unflatten(0, (n, n))
     for c in range(n):
         inverse = k[c, c].reciprocal()
         pivot_row = k[c] * inverse
@@ -77,15 +76,15 @@ def _inverse(logits: Tensor, n: int) -> Tensor:
     return k
 
 
-def _rotation(k: Tensor) -> Tensor:
-    q = 2 * k
-    q.diagonal().sub_(1)
-    return q
-
-
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Sum over c of a[i, c] b[c, j] for each matrix of the batch."""
-    product = a[:, 0, None] * b[None, 0]
+    """a^T b for each matrix of the batch: the sum over c of a[c, i] b[c, j]."""
+    total = a[0, :, None] * b[0, None]
     for c in range(1, len(b)):
-        product.addcmul_(a[:, c, None], b[None, c])
-    return product
+        total.addcmul_(a[c, :, None], b[c, None])
+    return total
+
+
+def _triangles(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where the entries above the diagonal lie in a flattened matrix, and their mirror images."""
+    row, column = torch.triu_indices(n, n, offset=1, device=device)
+    return row * n + column, column * n + row
