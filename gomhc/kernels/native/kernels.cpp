@@ -78,7 +78,10 @@ const char *gomhc_instruction_set() { return chosen.name; }
 void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = getpid(); }
 
 void gomhc_map(const Map *task, int threads) {
-    in_pieces(chosen.map, *task, (task->count + chosen.block - 1) / chosen.block, 256 / chosen.block, threads);
+    const int n = task->d * task->s;
+    const int64_t blocks = (task->count + chosen.block - 1) / chosen.block;
+    const int64_t size = std::max(1, 16384 / (n * n * chosen.block));  // blocks of a piece: some microseconds of work
+    in_pieces(chosen.map, *task, blocks, size, threads);
 }
 
 void gomhc_read(const Read *task, int threads) { in_pieces(chosen.read, *task, task->tokens, 64, threads); }
