@@ -17,13 +17,13 @@ from gomhc.kernels.library import LARGEST
 
 __all__ = ["available", "orthostochastic", "read", "reasons", "use", "write"]
 
-COMPILED = ("native", "triton")
+FAST = ("native", "triton")
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) logits of go-mHC -> (*batch, d, d) doubly stochastic matrices, in their dtype."""
     backend = chosen(logits)
-    if backend in COMPILED and num_streams * expressivity <= LARGEST:
+    if backend in FAST and num_streams * expressivity <= LARGEST:
         return ops.orthostochastic(logits, num_streams, expressivity)
     if backend == "batched":
         return batched.orthostochastic(logits, num_streams, expressivity)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib.util import find_spec
 from typing import Literal, get_args
 
@@ -16,18 +15,22 @@ from gomhc.kernels.library import instruction_set, library
 Backend = Literal["native", "triton", "batched", "plain"]
 """C++ on the CPU; Triton on CUDA; pure torch with the batch innermost; pure torch as the equations are written."""
 
+# Found out once, here, and not where torch.compile would trace it.
+COMPILED: dict[str, Backend] = {}
+"""Kind of device -> the compiled version that its tensors take."""
+if library() is not None:
+    COMPILED["cpu"] = "native"
+if find_spec("triton") is not None:
+    COMPILED["cuda"] = "triton"
+
 _forced: Backend | None = None
 
 
-@cache
 def available() -> tuple[Backend, ...]:
     """The versions that can run on this machine, fastest first."""
-    missing = set()
-    if library() is None:
-        missing.add("native")
-    if not torch.cuda.is_available() or find_spec("triton") is None:
-        missing.add("triton")
-    return tuple(name for name in get_args(Backend) if name not in missing)
+    devices = {"cpu", "cuda"} if torch.cuda.is_available() else {"cpu"}
+    compiled = {version for device, version in COMPILED.items() if device in devices}
+    return tuple(name for name in get_args(Backend) if name in compiled | {"batched", "plain"})
 
 
 @contextmanager
@@ -49,10 +52,7 @@ def chosen(*tensors: Tensor) -> Backend:
         return _forced
     if any(tensor.dtype == torch.float64 for tensor in tensors) or torch._C._are_functorch_transforms_active():
         return "plain"
-    compiled: Backend = "triton" if tensors[0].device.type == "cuda" else "native"
-    if compiled in available() and tensors[0].device.type in ("cpu", "cuda"):
-        return compiled
-    return "batched"
+    return COMPILED.get(tensors[0].device.type, "batched")
 
 
 def reasons() -> dict[Backend, str]:
@@ -63,7 +63,7 @@ def reasons() -> dict[Backend, str]:
         native = "not built: install a C++ compiler and install gomhc again"
     if not torch.cuda.is_available():
         triton = "not used: torch sees no CUDA device"
-    elif find_spec("triton") is None:
+    elif "cuda" not in COMPILED:
         triton = "not used: the package triton is not installed"
     else:
         triton = "active on CUDA"
