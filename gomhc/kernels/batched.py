@@ -3,7 +3,8 @@ r"""How is the go-mHC map computed fast where nothing is compiled? In torch, wit
     K = (I + A)^{-1} by Gauss and Jordan, all matrices at once;    backward: G_A = -2 K^T G_Q K^T
 
 Every step is one operation on long rows of memory, where batched LAPACK walks from one small matrix to the next.
-Without pivots the error grows with the square of the logits, which float64 has room for: results are float32 at most.
+Without pivots the error grows with the square of the logits, which float64 has room for: results are float32 at most,
+and so is the arithmetic while all logits are small.
 d = num_streams, s = expressivity, n = d * s
 """
 
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+FLOAT_LIMIT = 6.0
+"""The largest logit that float32 is enough for; sums are then made exact by one division of rows and one of columns."""
 CHUNK = 4096
 """Matrices that are worked on at once, so that their memory is used again and not asked for anew."""
 
@@ -30,13 +33,15 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
 class _Orthostochastic(torch.autograd.Function):
     @staticmethod
     def forward(logits: Tensor, num_streams: int, expressivity: int) -> tuple[Tensor, Tensor]:
-        k = _inverse(logits.T.double(), num_streams * expressivity)
+        k = _inverse(logits.T.to(_precision(logits)), num_streams * expressivity)
         matrix = k.new_zeros(num_streams, num_streams, len(logits))
         for a, b in product(range(expressivity), repeat=2):
             q = 2 * k[a::expressivity, b::expressivity]
             if a == b:
                 q.diagonal().sub_(1)
             matrix.addcmul_(q, q, value=1 / expressivity)
+        if matrix.dtype == torch.float32:  # divide out what it left of the sums: of an error e stays e squared
+            matrix.div_(matrix.sum(1, keepdim=True)).div_(matrix.sum(0, keepdim=True))
         return matrix.permute(2, 0, 1).to(logits.dtype, memory_format=torch.contiguous_format), k
 
     @staticmethod
@@ -50,13 +55,20 @@ class _Orthostochastic(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (k,) = ctx.saved_tensors
         blocks = k.unflatten(0, (ctx.num_streams, -1)).unflatten(2, (ctx.num_streams, -1))
-        grad = grad.permute(1, 2, 0).double()
+        grad = grad.permute(1, 2, 0).to(k.dtype)
         g = (blocks * (grad * (4 / ctx.expressivity))[:, None, :, None]).flatten(2, 3).flatten(0, 1)  # 2/s times 2K,
         own = grad.diagonal().repeat_interleave(ctx.expressivity, dim=1) * (2 / ctx.expressivity)
         g.diagonal().sub_(own)  # and I from it
         x = _product(k, _product(g.transpose(0, 1), k.transpose(0, 1))).flatten(0, 1)
         upper, lower = _triangles(len(k), k.device)
         return (x[lower] - x[upper]).mul_(2).T.to(ctx.dtype, memory_format=torch.contiguous_format), None, None
+
+
+def _precision(logits: Tensor) -> torch.dtype:
+    """Float32 where all logits are small, which is looked up on the CPU and not while torch.compile traces."""
+    looked_up = logits.device.type == "cpu" and not torch.compiler.is_compiling() and logits.numel() > 0
+    small = looked_up and logits.dtype == torch.float32 and logits.abs().max().item() <= FLOAT_LIMIT
+    return torch.float32 if small else torch.float64
 
 
 def _inverse(z: Tensor, n: int) -> Tensor:
