@@ -18,14 +18,15 @@ from torch import Tensor
 
 FLOAT_LIMIT = 6.0
 """The largest logit that float32 is enough for; sums are then made exact by one division of rows and one of columns."""
-CHUNK = 4096
-"""Matrices that are worked on at once, so that their memory is used again and not asked for anew."""
+ENTRIES = 2**20
+"""Of the matrices that are worked on at once, so that their memory is used again and not asked for anew."""
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    chunks = [_Orthostochastic.apply(chunk, num_streams, expressivity)[0] for chunk in flat.split(CHUNK)]
+    chunk_size = max(1, ENTRIES // (num_streams * expressivity) ** 2)
+    chunks = [_Orthostochastic.apply(chunk, num_streams, expressivity)[0] for chunk in flat.split(chunk_size)]
     matrix = torch.cat(chunks) if len(chunks) > 1 else chunks[0]
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
