@@ -154,14 +154,14 @@ class TestTokens:
         assert tokens.shape == (5, 8)
 
     def test_every_window_can_be_drawn(self) -> None:
-        starts = {batch(np.arange(12), 8, 1, seed=0, step=step)[0][0, 0].item() for step in range(100)}
+        starts = {batch(np.arange(12, dtype=np.uint16), 8, 1, seed=0, step=step)[0][0, 0].item() for step in range(100)}
         assert starts == {0, 1, 2, 3}
 
     def test_windows_of_an_evaluation_do_not_overlap(self) -> None:
-        tokens, _ = evaluation_windows(np.arange(1000), 64, most=8)
+        tokens, _ = evaluation_windows(np.arange(1000, dtype=np.uint16), 64, most=8)
         assert len(tokens) == 8
         assert all(following[0] - window[0] >= 64 for window, following in pairwise(tokens))
-        few, _ = evaluation_windows(np.arange(129), 64, most=8)
+        few, _ = evaluation_windows(np.arange(129, dtype=np.uint16), 64, most=8)
         assert few[:, 0].tolist() == [0, 64]
 
 
