@@ -83,6 +83,7 @@ def call(name: str, **arguments: Tensor | float) -> None:
     assert found is not None
     for key, value in arguments.items():
         if isinstance(value, Tensor):
-            assert value.is_contiguous() and value.dtype == torch.float32
+            assert value.is_contiguous()
+            assert value.dtype == torch.float32
             arguments[key] = value.data_ptr()
     getattr(found, f"gomhc_{name}")(TASKS[name](**arguments), torch.get_num_threads())
