@@ -110,6 +110,10 @@ class TestSplit:
         (tmp_path / "t").write_text("a<|endoftext|>b\nc<|endoftext|>\n\n<|endoftext|>d")
         assert list(documents(tmp_path / "t")) == ["a", "b\nc", "d"]
 
+    def test_own_stories_come_with_all_letters_for_prompts(self) -> None:
+        tokenizer = prepare(Stories(), "character").tokenizer
+        assert tokenizer.encode("Zelda & the 7 foxes: JKQVX!")
+
     def test_own_stories_are_split(self) -> None:
         assert not set(Stories().train()) & set(Stories().validation())
 

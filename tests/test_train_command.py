@@ -13,20 +13,8 @@ from gomhc import cli
 from gomhc.recipes import RECIPES
 from gomhc.training import Recipe, checkpoint
 
-SMALL = [
-    "--num-layers",
-    "1",
-    "--num-heads",
-    "1",
-    "--num-channels",
-    "8",
-    "--context-length",
-    "16",
-    "--evaluation-windows",
-    "2",
-    "--sample-tokens",
-    "8",
-]
+SIZES = {"num-layers": 1, "num-heads": 1, "num-channels": 8, "context-length": 16, "sample-tokens": 8}
+SMALL = [word for name, size in SIZES.items() for word in (f"--{name}", str(size))] + ["--evaluation-windows", "2"]
 
 
 @pytest.fixture(autouse=True)
