@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import math
 import os
 import random
@@ -141,7 +142,7 @@ class _Asker:
             raise NoAnswer(f"no answer within {self.asking.timeout:g} seconds") from None
         except openai.APIStatusError as error:
             self._raise(error)
-        except (openai.APIError, ValueError) as error:  # a dropped connection, or a body that is no JSON
+        except (openai.APIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # dropped, or no JSON
             raise NoAnswer(self._said(error)) from None
         return self._read(completion)
 

@@ -8,13 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from gomhc.models import GPT
+from gomhc.models import GPT
 
 OPENINGS = Path(__file__).parent / "openings.txt"
 
@@ -57,6 +56,7 @@ class Sampling:
         return hashlib.sha256(json.dumps([asdict(self), list(openings)], sort_keys=True).encode()).hexdigest()
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What is needed of a run's tokenizer."""
 
@@ -153,4 +153,9 @@ def _draw(
 def _story(line: Any, place: str) -> Story:
     if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in ("opening", "completion")):
         raise ValueError(f"{place} is something else")
-    return Story(line["opening"], line["completion"])
+    return Story(_unicode(line["opening"]), _unicode(line["completion"]))
+
+
+def _unicode(text: str) -> str:
+    """JSON can name halves of characters, which can be neither sent nor kept."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -26,6 +26,8 @@ LATEX_SPECIAL = {
     "ρ": r"$\rho$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "[": "{[}",  # at the start of a row it would belong to the end of the one before
+    "]": "{]}",
 }
 STYLE = """:root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -119,8 +121,8 @@ def _latex_rows(rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    if re.fullmatch(r"[\d.]+ ± ([\d.]+|–)", cell.text):
-        formula = cell.text.replace("±", r"\pm").replace("–", r"\text{--}")
+    if re.fullmatch(r"[-+\d.,±–* \[\]]*\d[-+\d.,±–* \[\]]*", cell.text):
+        formula = cell.text.replace("±", r"\pm").replace("–", r"\text{--}").replace(" *", "^{*}").replace(" [", r"\ [")
         return f"${LATEX[cell.mark].format(formula)}$"
     return _latex_text(cell.text)
 
