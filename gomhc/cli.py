@@ -39,6 +39,8 @@ from gomhc.version import __version__
 T = TypeVar("T")
 MOST_LINES = 40
 """Of progress, where there is no terminal."""
+MOST_TROUBLES = 5
+"""Of an endpoint that are told, each once."""
 
 app = tyro.extras.SubcommandApp()
 
@@ -147,7 +149,7 @@ def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
         _print_cost(len(questions), to_ask, options, protocol)
         return
     if to_ask:
-        store.keep_protocol(protocol.key, protocol.text)
+        store.keep_questions(protocol.key, protocol.text, (question.story for question in to_ask))
         _ask(to_ask, protocol, options, store)
     found = evaluation.judgement(models, options.model, options.trials, protocol.key, store)
     for table in all_tables(found):
@@ -168,7 +170,14 @@ def _ask(questions: Sequence[Question], protocol: Protocol, options: Options, st
         from gomhc.judge.asking import EndpointError, ask
     except ModuleNotFoundError as error:
         sys.exit(f"gomhc judge needs {error.name}; install it with: pip install 'gomhc[judge]'")
-    answered = ask(questions, protocol, options.asking, store)
+    told: set[str] = set()
+
+    def tell(trouble: str) -> None:
+        if trouble not in told and len(told) < MOST_TROUBLES:
+            told.add(trouble)
+            print(f"no answer yet: {trouble}; asking again", file=sys.stderr, flush=True)
+
+    answered = ask(questions, protocol, options.asking, store, tell)
     try:
         for _ in _with_progress(answered, len(questions), lambda question: f"asked {question.judge}"):
             pass

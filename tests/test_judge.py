@@ -39,7 +39,9 @@ QUESTIONS = evaluation.all_questions(MODELS, JUDGES, 3, PROTOCOL.key)
 
 
 def asking(judge, **options):
-    return Asking(base_url=judge.url, **{"concurrency": 4, "timeout": 30, "pause": 0.001, **options})
+    return Asking(
+        base_url=judge.url or "http://127.0.0.1:9", **{"concurrency": 4, "timeout": 30, "pause": 0.001, **options}
+    )
 
 
 def run(judge, store, questions=QUESTIONS, protocol=PROTOCOL, **options):
@@ -198,6 +200,18 @@ def test_no_more_questions_are_under_way_than_allowed(store):
 
 
 # The store
+
+
+def test_the_store_tells_what_was_asked_about_what(tmp_path, here):
+    with serve(Judge(QUESTIONS)) as judge:
+        assert here(*command_line(tmp_path, judge))[1] == 0
+    with sqlite3.connect(tmp_path / "judge.sqlite") as database:
+        query = "SELECT completion, text FROM answers JOIN texts USING (story) JOIN protocols USING (protocol)"
+        rows = database.execute(query).fetchall()
+    database.close()
+    assert len(rows) == len(QUESTIONS)
+    assert {completion for completion, _ in rows} == {story.completion for s in MODELS.values() for story in s}
+    assert json.loads(rows[0][1])["prompts"]["system"] == PROTOCOL.prompts.system
 
 
 def test_two_judges_cannot_use_one_store_at_a_time(tmp_path, store):
@@ -401,6 +415,7 @@ def command_line(directory, judge, *arguments):
 
 
 def start(directory, judge, *arguments, **environment):
+    """The command in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "gomhc", *command_line(directory, judge, *arguments)],
         env={**os.environ, "OPENAI_API_KEY": SECRET, "OMP_NUM_THREADS": "1", **environment},
@@ -466,7 +481,7 @@ def test_the_key_is_sent_and_is_in_no_file_and_in_no_output(tmp_path):
         assert code == 0, err
         judge.behave = lambda *_: "401"
         (tmp_path / "again").mkdir()
-        failed, out_2, err_2 = finish(start(tmp_path / "again", judge))
+        failed, out_2, err_2 = finish(start(tmp_path / "again", judge, OPENAI_API_KEY=f"{SECRET}\n"))
     assert failed == 1
     assert set(judge.keys) == {f"Bearer {SECRET}"}
     assert "[key]" in err_2
@@ -474,6 +489,13 @@ def test_the_key_is_sent_and_is_in_no_file_and_in_no_output(tmp_path):
     everything = [out, err, out_2, err_2, *(str(f.read_bytes()) for f in tmp_path.rglob("*") if f.is_file())]
     assert len(everything) >= 4 + 2 + 4 + 1
     assert not any(SECRET in text or SECRET[8:] in text for text in everything)
+
+
+def test_a_key_that_cannot_be_one_is_told_without_being_shown(store, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-two\nlines")
+    with pytest.raises(ValueError, match="characters that no key has") as caught:
+        run(Judge(()), store)
+    assert "sk-two" not in str(caught.value)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -26,6 +26,8 @@ LONGEST_WAIT = 900.0
 """Seconds that an endpoint may ask to wait; beyond, it is better to come back later."""
 MOST_SILENT = 5
 """Questions in a row that an endpoint may leave without an answer before it counts as out of reach."""
+NO_KEY = "none"
+"""Servers of one's own need no key, but the client does."""
 REFUSALS = ("content_filter", "content_policy_violation")
 """Codes of errors that are about the story, not about the request."""
 
@@ -50,11 +52,20 @@ class BadAnswer(Exception):
         self.text, self.tokens = text, tokens
 
 
-def ask(questions: Sequence[Question], protocol: Protocol, asking: Asking, store: Store) -> Iterator[Question]:
-    """Yield each question when its answer is in the store, or when it is given up for now (and can be asked again)."""
+def ask(
+    questions: Sequence[Question],
+    protocol: Protocol,
+    asking: Asking,
+    store: Store,
+    tell: Callable[[str], None] = lambda trouble: None,
+) -> Iterator[Question]:
+    """Yield each question when its answer is in the store, or when it is given up for now (and can be asked again).
+
+    `tell` hears why an attempt brought no answer.
+    """
     with asyncio.Runner() as runner:
         arrived: asyncio.Queue[Question | Exception] = asyncio.Queue()
-        asker = _Asker(protocol, asking, store, arrived)
+        asker = _Asker(protocol, asking, store, arrived, tell)
         waiting = iter(questions)
         workers = [runner.get_loop().create_task(asker.work(waiting)) for _ in range(asking.concurrency)]
         try:
@@ -71,11 +82,18 @@ def ask(questions: Sequence[Question], protocol: Protocol, asking: Asking, store
 
 class _Asker:
     def __init__(
-        self, protocol: Protocol, asking: Asking, store: Store, arrived: asyncio.Queue[Question | Exception]
+        self,
+        protocol: Protocol,
+        asking: Asking,
+        store: Store,
+        arrived: asyncio.Queue[Question | Exception],
+        tell: Callable[[str], None],
     ) -> None:
-        self.protocol, self.asking, self.store, self.arrived = protocol, asking, store, arrived
-        self.key = os.environ.get("OPENAI_API_KEY") or "none"  # servers of one's own need none, the client does
-        self.client = openai.AsyncOpenAI(base_url=asking.base_url, api_key=self.key, max_retries=0)
+        self.protocol, self.asking, self.store, self.arrived, self.tell = protocol, asking, store, arrived, tell
+        self.key = _key()
+        self.client = openai.AsyncOpenAI(
+            base_url=asking.base_url, api_key=self.key, max_retries=0, timeout=asking.timeout
+        )
         self.not_before = 0.0
         """When the endpoint wants to be asked again; all questions wait for it."""
         self.silent = 0
@@ -110,6 +128,7 @@ class _Asker:
                     return _with_more_tokens(Answer(scores=None, missing=str(error), text=error.text), tokens)
             except NoAnswer as error:
                 reason = str(error)
+                self.tell(reason)
                 self._hold_back(error.wait)
             if not last:
                 await asyncio.sleep(self._pause(attempt))
@@ -152,7 +171,9 @@ class _Asker:
         if error.code in REFUSALS:
             raise BadAnswer("refused", said) from None
         if (status == 429 and error.code != "insufficient_quota") or status in (408, 409, 425) or status >= 500:
-            raise NoAnswer(f"HTTP {status}: {said}", retry_after(error.response.headers)) from None
+            wait = retry_after(error.response.headers)
+            asks = f" (asks to wait {wait:.0f} seconds)" if wait >= 1 else ""
+            raise NoAnswer(f"HTTP {status}: {said}{asks}", wait) from None
         hint = "; is OPENAI_API_KEY set to a key of this endpoint?" if status in (401, 403) else ""
         raise EndpointError(f"the endpoint says HTTP {status}: {said}{hint}") from None
 
@@ -181,7 +202,15 @@ class _Asker:
         return self._without_key(line)[:300]
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self.key, "[key]") if self.key != "none" else text
+        return text.replace(self.key, "[key]") if self.key != NO_KEY else text
+
+
+def _key() -> str:
+    """From the environment; what cannot stand in a header would be quoted in an error about it, in disguise."""
+    key = os.environ.get("OPENAI_API_KEY", "").strip() or NO_KEY
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("OPENAI_API_KEY has characters that no key has; set it again")
+    return key
 
 
 def request_id(question: Question, bad: int) -> str:

@@ -17,6 +17,7 @@ CREATE TABLE stories (
     weights TEXT, sampling TEXT, opening TEXT, completion TEXT NOT NULL,
     PRIMARY KEY (weights, sampling, opening)
 );
+CREATE TABLE texts (story TEXT PRIMARY KEY, opening TEXT NOT NULL, completion TEXT NOT NULL);
 CREATE TABLE protocols (protocol TEXT PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE answers (
     judge TEXT, protocol TEXT, story TEXT, trial INTEGER,
@@ -106,9 +107,13 @@ class Store:
         self._database.executemany("INSERT INTO stories VALUES (?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
 
-    def keep_protocol(self, key: str, text: str) -> None:
-        """Keep what the questions were, for whoever reads the file later."""
-        self._database.execute("INSERT OR IGNORE INTO protocols VALUES (?, ?)", (key, text))
+    def keep_questions(self, protocol: str, text: str, stories: Iterable[Story]) -> None:
+        """Keep what is asked about what, for whoever reads the file later; all or nothing."""
+        rows = [(story.key, story.opening, story.completion) for story in stories]
+        self._database.execute("BEGIN")
+        self._database.execute("INSERT OR IGNORE INTO protocols VALUES (?, ?)", (protocol, text))
+        self._database.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", rows)
+        self._database.execute("COMMIT")
 
     def answer(self, question: Question) -> Answer | None:
         """The answer to a question, if there is one yet."""
