@@ -10,20 +10,24 @@ import sqlite3
 import subprocess
 import sys
 import time
+from itertools import islice
 
 import numpy as np
 import pytest
 from judge_server import BAD, SILENT, Judge, right_scores, serve
 
 from gomhc import cli
+from gomhc.data.corpora import Stories
+from gomhc.data.tokenizers import CharacterTokenizer
 from gomhc.judge import evaluation
 from gomhc.judge.answers import SCHEMA, MalformedAnswer, Scores, parse
 from gomhc.judge.asking import EndpointError, ask, retry_after
 from gomhc.judge.options import Asking, Options
 from gomhc.judge.protocol import Prompts, Protocol, Settings
 from gomhc.judge.store import Answer, Question, Store
-from gomhc.judge.stories import Story, load_openings, read_stories
+from gomhc.judge.stories import Sampling, Story, load_model, load_openings, read_stories, weights_key
 from gomhc.report import judge_tables
+from gomhc.training import Recipe, train
 
 PROTOCOL = Protocol(prompts=Prompts.load(), settings=Settings())
 JUDGES = ("judge-a", "judge-b")
@@ -369,7 +373,10 @@ def test_there_are_seventy_openings_and_most_stop_in_the_middle_of_a_sentence():
     openings = load_openings()
     assert len(openings) == 70
     assert sum(opening[-1] not in '.!?"' for opening in openings) > 35
-    assert all(opening.isascii() for opening in openings)  # so that tokenizers of characters know them too
+
+
+def test_models_of_our_own_stories_by_characters_know_every_character_of_the_openings():
+    CharacterTokenizer.of(islice(Stories().train(), 2000), has_end=True).encode("".join(load_openings()))
 
 
 @pytest.mark.parametrize(
@@ -534,11 +541,11 @@ def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["bad.jsonl"], "gomhc: stories are lines of {.*bad.jsonl: line 2 is something else"),
-        (["twice.jsonl"], "gomhc: twice.jsonl must have at least one story and no opening twice, has 2"),
-        (["good.jsonl", "--trials", "0"], "gomhc: trials must be at least 1, got 0"),
-        (["good.jsonl", "--openings", "none.txt"], "gomhc: openings are a text file with one a line; none.txt: "),
-        ([], "gomhc: give at least one RUN"),
+        (["bad.jsonl"], "error: stories are lines of {.*bad.jsonl: line 2 is something else"),
+        (["twice.jsonl"], "error: twice.jsonl must have at least one story and no opening twice, has 2"),
+        (["good.jsonl", "--trials", "0"], "error: trials must be at least 1, got 0"),
+        (["good.jsonl", "--openings", "none.txt"], "error: openings are a text file with one a line; none.txt: "),
+        ([], "error: give at least one RUN"),
     ],
 )
 def test_mistakes_are_told_in_one_line(arguments, says, tmp_path, here, monkeypatch):
@@ -568,6 +575,37 @@ def test_questions_without_an_answer_are_told_and_the_tables_are_written_all_the
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         f"judge.{kind}" for kind in ("md", "tex", "html", "json")
     }
+
+
+def test_trained_runs_are_sampled_judged_and_not_sampled_again(tmp_path, here):
+    """From `gomhc train` to the tables, with the openings and prompts that come with gomhc."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("<|endoftext|>".join([*load_openings(), *load_openings()]))
+    runs = []
+    for mixing in ("none", "go"):
+        runs.append(tmp_path / mixing)
+        size = {"num_layers": 1, "num_heads": 1, "num_channels": 8, "context_length": 32, "sample_tokens": 1}
+        train(Recipe(mixing=mixing, corpus=str(corpus), steps=2, batch_size=2, evaluation_windows=1, **size), runs[-1])
+    sampling = Sampling(story_tokens=10)
+    arguments = ("judge", *runs, "--model", "j", "--trials", "1", "--store", tmp_path / "s", "--story-tokens", "10")
+    out, code = here(*arguments, "--dry-run")
+    assert code == 0
+    models = {}
+    with Store(tmp_path / "s") as store:
+        for run in runs:
+            kept = store.stories(weights_key(load_model(run)[0]), sampling.key(load_openings()))
+            models[run.name] = sorted(kept, key=lambda story: load_openings().index(story.opening))
+    questions = evaluation.all_questions(models, ["j"], 1, PROTOCOL.key)  # twins may write the same stories
+    assert f"j: {len(questions)} calls" in out
+    with serve(Judge(questions)) as judge:
+        out, code = here(*arguments, "--base-url", judge.url)
+        assert code == 0
+        assert re.search(r"none .*0 of 70", out)
+        assert re.search(r"go .*0 of 70", out)
+        (tmp_path / "none").rename(tmp_path / "moved")
+        here("judge", tmp_path / "moved", *arguments[2:], "--base-url", judge.url)
+    assert set(judge.asked.values()) == {1}
+    assert set(judge.asked) == set(questions)
 
 
 def test_halves_of_characters_in_a_file_of_stories_become_whole(tmp_path):

@@ -8,12 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gomhc.data.tokenizers import Tokenizer
 from gomhc.models import GPT
+from gomhc.training import load_run
 
 OPENINGS = Path(__file__).parent / "openings.txt"
 
@@ -56,16 +58,6 @@ class Sampling:
         return hashlib.sha256(json.dumps([asdict(self), list(openings)], sort_keys=True).encode()).hexdigest()
 
 
-@runtime_checkable
-class Tokenizer(Protocol):
-    """What is needed of a run's tokenizer."""
-
-    @property
-    def end_of_text(self) -> int | None: ...
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, tokens: list[int]) -> str: ...
-
-
 def load_openings(file: Path | None = None) -> list[str]:
     """One opening a line, empty lines do not count; by default gomhc's 70."""
     file = file or OPENINGS
@@ -81,8 +73,6 @@ def load_openings(file: Path | None = None) -> list[str]:
 
 def load_model(directory: Path) -> tuple[GPT, Tokenizer]:
     """The model and the tokenizer of a run of `gomhc train`."""
-    from gomhc.training import load_run
-
     run = load_run(directory)
     return run.model, run.tokenizer
 

@@ -34,6 +34,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; p
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8884; }
+tbody th { font-weight: normal; }
 td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
 tbody + tbody { border-top: 2px solid #8888; }
 figure { margin: 0 0 2rem; }
