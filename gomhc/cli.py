@@ -235,6 +235,7 @@ def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
     found = evaluation.judgement(models, options.model, options.trials, protocol.key, store)
     for table in all_tables(found):
         _table_console().print(judge_tables.terminal_table(table))
+    _print_spent(questions, options, store)
     if options.out is not None:
         _write_judgement(options.out, found)
     without = sum(store.answer(question) is None for question in to_ask)
@@ -267,12 +268,16 @@ def _ask(questions: Sequence[Question], protocol: Protocol, options: Options, st
 
 
 def _print_cost(total: int, to_ask: Sequence[Question], options: Options, protocol: Protocol) -> None:
-    costs = [cost.estimate(judge, to_ask, protocol, options.prices(judge)) for judge in options.model]
-    for found in costs:
-        money = "" if found.dollars is None else f", about ${found.dollars:.2f}"
-        tokens = f"about {found.input_tokens:,} tokens in and {found.output_tokens:,} out"
-        print(f"{found.judge}: {found.calls:,} calls, {tokens}{money}")
+    for name in options.model:
+        found = cost.estimate([question for question in to_ask if question.judge == name], protocol)
+        print(f"{name}: {found.questions:,} calls, about {found.tell(options.prices(name))}")
     print(f"{total - len(to_ask):,} of {total:,} questions are answered already; nothing was asked now")
+
+
+def _print_spent(questions: Sequence[Question], options: Options, store: Store) -> None:
+    for name in options.model:
+        found = cost.spent([question for question in questions if question.judge == name], store)
+        print(f"{name}: {found.questions:,} answers, {found.tell(options.prices(name))}")
 
 
 def _write_judgement(directory: Path, found: Judgement) -> None:

@@ -56,12 +56,15 @@ class Judge:
 
     questions: Iterable[Question]
     behave: Callable[[Question, int], str] = lambda question, n: "right"
+    think: float = 0.0
     asked: Counter = field(default_factory=Counter)
     answered: Counter = field(default_factory=Counter)
     times: list = field(default_factory=list)
     requests: list = field(default_factory=list)
     keys: list = field(default_factory=list)
     held: int = 0
+    under_way: int = 0
+    most_under_way: int = 0
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
@@ -103,11 +106,15 @@ def _answer(handler: BaseHTTPRequestHandler, judge: Judge) -> None:
         judge.requests.append(request)
         judge.keys.append(handler.headers["Authorization"])
         kind = judge.behave(question, judge.asked[question])
+        judge.under_way += 1
+        judge.most_under_way = max(judge.most_under_way, judge.under_way)
     scores = dict(zip(CRITERIA, right_scores(question), strict=True))
     secret = handler.headers.get("Authorization", "")
     if kind == "right":
+        time.sleep(judge.think)
         with judge.lock:
             judge.answered[question] += 1
+            judge.under_way -= 1
         return _complete(handler, json.dumps(scores))
     if kind == "hold":
         with judge.lock:

@@ -18,6 +18,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import pingouin
 
+pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about pingouin 0.7
+
 SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
 """Table 2 of Shrout & Fleiss (1979): six subjects, four raters."""
 
@@ -41,7 +43,6 @@ def test_icc3_of_the_published_table_is_71_hundredths():
     assert round(gomhc.statistics.icc3(SHROUT_FLEISS), 2) == 0.71
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:pingouin")
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.25])
 @pytest.mark.parametrize("raters", [2, 3, 5])
 @pytest.mark.parametrize("seed", range(3))

@@ -10,14 +10,13 @@ import sqlite3
 import subprocess
 import sys
 import time
-from itertools import islice
 
 import numpy as np
 import pytest
 from judge_server import BAD, SILENT, Judge, right_scores, serve
 
 from gomhc import cli
-from gomhc.data.corpora import Stories
+from gomhc.data.stories import stories
 from gomhc.data.tokenizers import CharacterTokenizer
 from gomhc.judge import evaluation
 from gomhc.judge.answers import SCHEMA, MalformedAnswer, Scores, parse
@@ -84,9 +83,7 @@ def test_each_misbehaviour_is_followed_by_another_attempt_and_the_right_answer(k
     assert (judge.asked[question], judge.answered[question]) == (2, 1)
 
 
-def test_a_server_that_misbehaves_in_every_way_gives_the_same_tables_with_no_answer_lost_or_asked_twice(
-    store, right_tables
-):
+def test_a_server_that_mostly_misbehaves_gives_the_same_tables_with_no_answer_lost_or_asked_twice(store, right_tables):
     kinds = [kind for kind in (*SILENT, *BAD) if kind != "time-out"]
 
     def behave(question, n):
@@ -195,12 +192,9 @@ def test_retry_after_is_read_as_seconds_milliseconds_or_a_date():
 
 
 def test_no_more_questions_are_under_way_than_allowed(store):
-    judge = Judge(QUESTIONS, lambda *_: "hold")
-    with serve(judge):
-        questions = ask(QUESTIONS, PROTOCOL, asking(judge, concurrency=3, timeout=0.7, attempts=1), store)
-        with pytest.raises(EndpointError):
-            list(questions)
-        assert judge.held <= 6  # two rounds of three until five in a row were silent
+    with serve(Judge(QUESTIONS, think=0.02)) as judge:
+        run(judge, store, concurrency=3)
+    assert judge.most_under_way == 3
 
 
 # The store
@@ -376,7 +370,7 @@ def test_there_are_seventy_openings_and_most_stop_in_the_middle_of_a_sentence():
 
 
 def test_models_of_our_own_stories_by_characters_know_every_character_of_the_openings():
-    CharacterTokenizer.of(islice(Stories().train(), 2000), has_end=True).encode("".join(load_openings()))
+    CharacterTokenizer.of(stories(500), has_end=True).encode("".join(load_openings()))
 
 
 @pytest.mark.parametrize(
@@ -532,8 +526,8 @@ def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):
         with Store(tmp_path / "judge.sqlite") as store:
             run(judge, store, [question for question in QUESTIONS if question.judge == "judge-a"])
         out, code = here(*arguments, *prices)
-    assert "judge-a: 0 calls, about 0 tokens in and 0 out, about $0.00" in out
-    assert re.search(r"judge-b: 36 calls, about 1\d,\d{3} tokens in and 720 out, about \$0\.01", out)
+    assert "judge-a: 0 calls, about 0 tokens in and 0 out, $0.00" in out
+    assert re.search(r"judge-b: 36 calls, about 1\d,\d{3} tokens in and 720 out, \$0\.01", out)
     assert "36 of 72 questions are answered already; nothing was asked now" in out
     assert sum(judge.asked.values()) == 36
 
@@ -570,6 +564,8 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path, here, monk
 def test_questions_without_an_answer_are_told_and_the_tables_are_written_all_the_same(tmp_path, here):
     with serve(Judge(QUESTIONS, lambda question, _: "500" if question == QUESTIONS[5] else "right")) as judge:
         out, code = here(*command_line(tmp_path, judge, "--attempts", "1"))
+    assert "judge-b: 36 answers, 10,800 tokens in and 612 out" in out
+    assert "judge-a: 35 answers, 10,500 tokens in and 595 out" in out
     assert "1 questions got no answer; the same command asks them again" in code
     assert "no answer yet: 1" in out
     assert {file.name for file in (tmp_path / "out").iterdir()} == {

@@ -16,6 +16,7 @@ from gomhc.judge.tables import all_tables, scores_table
 from gomhc.report import judge_tables
 from gomhc.statistics import Estimate
 
+# The third of the paper's tables has equal means of which one is bold, so its marks need digits that it does not print.
 PAPER = {
     "GPT-4.1": """
         Residual & $6.20 \\pm 0.11$ & $\\underline{5.87 \\pm 0.09}$ & $4.83 \\pm 0.09$

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -42,14 +43,6 @@ class NoAnswer(Exception):
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
         self.wait = wait
-
-
-class BadAnswer(Exception):
-    """An attempt that brought an answer without scores; another may bring some."""
-
-    def __init__(self, reason: str, text: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
-        super().__init__(reason)
-        self.text, self.tokens = text, tokens
 
 
 def ask(
@@ -113,27 +106,29 @@ class _Asker:
             self.arrived.put_nowait(error)
 
     async def _answer(self, question: Question) -> Answer | None:
-        """The answer after as many attempts as it takes; None if the endpoint was silent at the last of them."""
-        tokens, reason, bad = (0, 0), "", 0
+        """The first answer with scores, or the last without; None if the endpoint was silent at the last attempt."""
+        answers: list[Answer] = []
         for attempt in range(self.asking.attempts):
-            last = attempt == self.asking.attempts - 1
+            if attempt > 0:
+                await asyncio.sleep(self._pause(attempt))
             try:
-                answer = await self._attempt(question, bad)
-                self.silent = 0
-                return _with_more_tokens(answer, tokens)
-            except BadAnswer as error:
-                self.silent, bad = 0, bad + 1
-                tokens = (tokens[0] + error.tokens[0], tokens[1] + error.tokens[1])
-                if last:
-                    return _with_more_tokens(Answer(scores=None, missing=str(error), text=error.text), tokens)
+                answers.append(await self._attempt(question, bad=len(answers)))
             except NoAnswer as error:
-                reason = str(error)
+                answer, reason = None, str(error)
                 self.tell(reason)
                 self._hold_back(error.wait)
-            if not last:
-                await asyncio.sleep(self._pause(attempt))
-        self._give_up(reason)
-        return None
+            else:
+                answer, self.silent = answers[-1], 0
+                if answer.scores is not None:
+                    break
+        if answer is None:
+            self._give_up(reason)
+            return None
+        return replace(
+            answer,
+            input_tokens=sum(each.input_tokens for each in answers),
+            output_tokens=sum(each.output_tokens for each in answers),
+        )
 
     def _give_up(self, reason: str) -> None:
         self.silent += 1
@@ -147,7 +142,7 @@ class _Asker:
 
     def _pause(self, attempt: int) -> float:
         """Twice as long each time, and never the same for two questions, so that they do not come back together."""
-        return min(LONGEST_PAUSE, self.asking.pause * 2**attempt) * random.uniform(0.5, 1.0)
+        return min(LONGEST_PAUSE, self.asking.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
 
     async def _attempt(self, question: Question, bad: int) -> Answer:
         while (wait := self.not_before - time.monotonic()) > 0:
@@ -160,16 +155,16 @@ class _Asker:
         except (TimeoutError, openai.APITimeoutError):
             raise NoAnswer(f"no answer within {self.asking.timeout:g} seconds") from None
         except openai.APIStatusError as error:
-            self._raise(error)
+            return self._refused(error)
         except (openai.APIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # dropped, or no JSON
             raise NoAnswer(self._said(error)) from None
         return self._read(completion)
 
-    def _raise(self, error: openai.APIStatusError) -> None:
-        """What a status other than success means for the question, or for all."""
+    def _refused(self, error: openai.APIStatusError) -> Answer:
+        """What a status other than success means: for the story, for this attempt, or for all."""
         status, said = error.status_code, self._said(error)
         if error.code in REFUSALS:
-            raise BadAnswer("refused", said) from None
+            return Answer(scores=None, missing="refused", text=said)
         if (status == 429 and error.code != "insufficient_quota") or status in (408, 409, 425) or status >= 500:
             wait = retry_after(error.response.headers)
             asks = f" (asks to wait {wait:.0f} seconds)" if wait >= 1 else ""
@@ -184,15 +179,18 @@ class _Asker:
             text, finish = str(choice.message.content or ""), choice.finish_reason
         except (AttributeError, IndexError, TypeError):
             raise NoAnswer("the endpoint sent no chat completion") from None
-        tokens, refusal = _usage(completion), getattr(choice.message, "refusal", None)
+        scores, missing, refusal = None, None, getattr(choice.message, "refusal", None)
         if refusal or finish == "content_filter":
-            raise BadAnswer("refused", self._without_key(str(refusal or text)), tokens)
-        try:
-            scores = parse(text)
-        except MalformedAnswer as error:
-            reason = "cut off" if finish == "length" else str(error)
-            raise BadAnswer(reason, self._without_key(text), tokens) from None
-        return Answer(scores=scores, text=self._without_key(text), input_tokens=tokens[0], output_tokens=tokens[1])
+            text, missing = str(refusal or text), "refused"
+        else:
+            try:
+                scores = parse(text)
+            except MalformedAnswer as error:
+                missing = "cut off" if finish == "length" else str(error)
+        text = self._without_key(text)
+        usage = getattr(completion, "usage", None)
+        tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        return Answer(scores=scores, missing=missing, text=text, input_tokens=tokens_in, output_tokens=tokens_out)
 
     def _said(self, error: Exception) -> str:
         """The reason of an error in one short line."""
@@ -234,17 +232,6 @@ def retry_after(headers: Any) -> float:
     return max(wait, 0.0) if math.isfinite(wait) else 0.0
 
 
-def _usage(completion: Any) -> tuple[int, int]:
-    usage = getattr(completion, "usage", None)
-    found = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
-    return tuple(count if isinstance(count, int) else 0 for count in found)  # type: ignore[return-value]
-
-
-def _with_more_tokens(answer: Answer, tokens: tuple[int, int]) -> Answer:
-    return Answer(
-        scores=answer.scores,
-        missing=answer.missing,
-        text=answer.text,
-        input_tokens=answer.input_tokens + tokens[0],
-        output_tokens=answer.output_tokens + tokens[1],
-    )
+def _count(usage: Any, name: str) -> int:
+    found = getattr(usage, name, None)
+    return found if isinstance(found, int) else 0

@@ -106,7 +106,10 @@ def sample(model: GPT, tokenizer: Tokenizer, openings: Sequence[str], sampling: 
     """A story for each opening, in no particular order; openings of equally many tokens are one batch."""
     batches: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
     for opening in openings:
-        tokens = tokenizer.encode(opening)
+        try:
+            tokens = tokenizer.encode(opening)
+        except ValueError as error:
+            raise ValueError(f"{error}; give openings that the model can spell by --openings FILE") from None
         batches[len(tokens)].append((opening, tokens))
     for length, batch in sorted(batches.items()):
         generator = torch.Generator().manual_seed(1_000_003 * sampling.seed + length)
