@@ -16,7 +16,7 @@ import pytest
 from judge_server import BAD, SILENT, Judge, right_scores, serve
 
 from gomhc import cli
-from gomhc.data.stories import stories
+from gomhc.data.stories import stories as made_stories
 from gomhc.data.tokenizers import CharacterTokenizer
 from gomhc.judge import evaluation
 from gomhc.judge.answers import SCHEMA, MalformedAnswer, Scores, parse
@@ -370,7 +370,7 @@ def test_there_are_seventy_openings_and_most_stop_in_the_middle_of_a_sentence():
 
 
 def test_models_of_our_own_stories_by_characters_know_every_character_of_the_openings():
-    CharacterTokenizer.of(stories(500), has_end=True).encode("".join(load_openings()))
+    CharacterTokenizer.of(made_stories(500), has_end=True).encode("".join(load_openings()))
 
 
 @pytest.mark.parametrize(
