@@ -121,6 +121,8 @@ def judge(
         runs: Directories of `gomhc train`, or files of stories: lines of {"opening": "...", "completion": "..."}.
         options: Everything else.
     """
+    if missing := [str(run) for run in runs if not run.exists()]:
+        raise ValueError(f"there is no run {missing[0]}; gomhc train makes one")
     try:
         with Store(options.store) as store:
             _judge(runs, options, store)
