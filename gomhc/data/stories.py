@@ -116,15 +116,14 @@ ENDINGS = (
 
 def fill(text: str, words: dict[str, str]) -> str:
     """Put the words in place of their {names}; a name with a capital asks for one."""
+    return re.sub(r"\{(\w+)\}", lambda match: _word(match[1], words), text)
 
-    def word(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in words:
-            return words[name]
-        found = words[name.lower()]
-        return found[0].upper() + found[1:]
 
-    return re.sub(r"\{(\w+)\}", word, text)
+def _word(name: str, words: dict[str, str]) -> str:
+    if name in words:
+        return words[name]
+    word = words[name.lower()]
+    return word[0].upper() + word[1:]
 
 
 def story(draw: random.Random) -> str:
