@@ -1,0 +1,117 @@
+"""How is a model of transformers that gomhc has changed saved, and loaded again?
+
+`config.json` says what was done (`gomhc`), under a model type of its own (`gomhc_llama` for a llama). So transformers
+alone refuses the checkpoint, instead of leaving the streams out without a word. The weights are as `save_pretrained`
+writes them, in safetensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from gomhc.version import __version__
+
+PREFIX = "gomhc_"
+AUTO_CLASSES: tuple[Any, ...] = (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+Rebuild = Callable[[PreTrainedModel, dict[str, Any]], None]
+_KINDS: dict[str, Rebuild] = {}
+
+
+def register_kind(kind: str) -> Callable[[Rebuild], Rebuild]:
+    """Remember how a model is changed again in the way that `kind` names, before its weights are loaded."""
+
+    def remember(rebuild: Rebuild) -> Rebuild:
+        _KINDS[kind] = rebuild
+        return rebuild
+
+    return remember
+
+
+def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
+    """Let the configuration say what was done to the model, so that `from_pretrained` can do it again."""
+    model.config.__class__ = _config_class(original_type(model.config))
+    model.config.gomhc = {"kind": kind, "version": __version__, **description}
+
+
+def unmark(model: PreTrainedModel) -> None:
+    """The model is again as transformers knows it."""
+    model.config.__class__ = CONFIG_MAPPING[original_type(model.config)]
+    del model.config.gomhc
+
+
+def original_type(config: PreTrainedConfig) -> str:
+    """What transformers calls this type of model."""
+    return config.model_type.removeprefix(PREFIX)
+
+
+def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
+    """Load a model that `gomhc.upcycle` or `gomhc.swap_mixing` has changed and `save_pretrained` has written.
+
+    Options (`dtype`, `device_map`, ...) go to the `from_pretrained` of the model's class.
+    """
+    stored, _ = PreTrainedConfig.get_config_dict(path)
+    if "gomhc" not in stored:
+        raise ValueError(
+            f"{path} holds a {stored.get('model_type')} that gomhc has not changed; "
+            f"load it with transformers, and then call gomhc.upcycle or gomhc.swap_mixing"
+        )
+    config_class = _config_class(stored["model_type"].removeprefix(PREFIX))
+    config = config_class.from_pretrained(path)
+    model_class = _model_class(getattr(transformers, stored["architectures"][0]), config_class)
+    model, loading = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
+    if loading["missing_keys"]:
+        raise ValueError(f"{path} lacks weights of this model: {', '.join(sorted(loading['missing_keys'])[:3])}, ...")
+    return model
+
+
+@cache
+def _config_class(model_type: str) -> type[PreTrainedConfig]:
+    """The configuration of a changed model; the Auto classes of transformers know it from now on."""
+    original = CONFIG_MAPPING[model_type]
+    values = {"model_type": PREFIX + model_type, "__module__": __name__}
+    config_class: type[PreTrainedConfig] = type(f"Gomhc{original.__name__}", (original,), values)
+    AutoConfig.register(config_class.model_type, config_class)
+    for auto in AUTO_CLASSES:
+        known = auto._model_mapping.get(original, None)
+        if known is not None:
+            auto.register(config_class, _model_class(known, config_class))
+    return config_class
+
+
+@cache
+def _model_class(original: Any, config_class: type[PreTrainedConfig]) -> Any:
+    """The class that changes itself as its configuration says when it is made; under the original's name."""
+
+    def initialize(self: Any, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
+        original.__init__(self, config, *args, **kwargs)
+        _KINDS[config.gomhc["kind"]](self, config.gomhc)
+
+    values = {
+        "__init__": initialize,
+        "__module__": __name__,
+        "config_class": config_class,
+        "_keep_in_fp32_modules_strict": [*(original._keep_in_fp32_modules_strict or ()), "coefficients"],
+    }
+    return type(original.__name__, (original,), values)

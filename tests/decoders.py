@@ -1,0 +1,44 @@
+"""Small decoders of transformers with random weights: one of each family that gomhc can change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+
+SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "pad_token_id": 0}
+GROUPED = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48}
+GEMMA = {**GROUPED, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4}
+GEMMA3_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 3, "n_head": 4, "pad_token_id": 0}),
+    "gpt_neox": ("GPTNeoXForCausalLM", {**SIZES, "intermediate_size": 48}),
+    "gpt_neox (in turn)": ("GPTNeoXForCausalLM", {**SIZES, "intermediate_size": 48, "use_parallel_residual": False}),
+    "gemma": ("GemmaForCausalLM", {**GROUPED, "head_dim": 8}),
+    "gemma2": ("Gemma2ForCausalLM", GEMMA),
+    "gemma3_text": ("Gemma3ForCausalLM", {**GEMMA, "layer_types": GEMMA3_LAYERS}),
+    "llama": ("LlamaForCausalLM", GROUPED),
+    "mistral": ("MistralForCausalLM", {**GROUPED, "sliding_window": 4}),
+    "olmo2": ("Olmo2ForCausalLM", GROUPED),
+    "qwen2": ("Qwen2ForCausalLM", GROUPED),
+    "qwen3": ("Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
+    "smollm3": ("SmolLM3ForCausalLM", {**GROUPED, "no_rope_layer_interval": 2}),
+}
+
+
+def decoder(family: str = "llama", **changes: Any) -> Any:
+    """One that knows nothing, with weights large enough that every branch matters."""
+    name, options = FAMILIES[family]
+    model_class = getattr(transformers, name)
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(**{**options, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def tokens(batch: int = 2, time: int = 11) -> torch.Tensor:
+    return torch.randint(1, 61, (batch, time), generator=torch.Generator().manual_seed(1))
