@@ -112,7 +112,7 @@ def _write_json(file: Path, value: Any) -> None:
 def _growth_plot() -> Callable[[list[timing.Row], Path], None]:
     """What draws; asked for before anything is measured, so that nobody waits in vain."""
     try:
-        from gomhc.report.figures import growth_plot
+        from gomhc.report.figures.growth import growth_plot
     except ModuleNotFoundError as error:
         sys.exit(f"--grow needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
     return growth_plot
