@@ -100,7 +100,13 @@ class Page:
         """The same, with figures as images inside the text."""
         lines = [f"# {_md(self.title)}", "", *_paragraphs(self.lead)]
         for section in self.sections:
-            lines += [f'<a id="{section.anchor}"></a>', "", f"## {_md(section.title)}", "", *_paragraphs(section.paragraphs)]
+            lines += [
+                f'<a id="{section.anchor}"></a>',
+                "",
+                f"## {_md(section.title)}",
+                "",
+                *_paragraphs(section.paragraphs),
+            ]
             if section.aside:
                 lines += [f"> **{_md(section.aside_title)}.** {_md(section.aside)}", ""]
             if section.links:

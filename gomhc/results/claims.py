@@ -16,9 +16,7 @@ _JUDGE = "needs a hosted language model as judge; see `gomhc judge`"
 
 def _claims(experiment: str | None, *rows: tuple[str, str, str, str, str, Rule | None]) -> list[Claim]:
     return [
-        Claim(
-            id=id, experiment=experiment, where=where, paper=paper, statement=statement, measure=measure, rule=rule
-        )
+        Claim(id=id, experiment=experiment, where=where, paper=paper, statement=statement, measure=measure, rule=rule)
         for id, where, paper, statement, measure, rule in rows
     ]
 
@@ -121,7 +119,7 @@ CLAIMS: tuple[Claim, ...] = (
          "Whether it does at d = 4 and 8, s = 1, 2, in the paper's own table.", TRUE),
     ),
     *_claims(
-        "timing",
+        "wall-clock",
         ("no-kernels", "sec. 1", "no custom kernels", "go-mHC needs no kernel of its own to beat Sinkhorn's time.",
          "Time of 20 eager Sinkhorn iterations over that of go s = 2 by plain torch.linalg, d = 4, 4,096 matrices.",
          Rule(at_least=1)),
