@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 try:
     import tyro
@@ -23,8 +25,14 @@ from gomhc.experiments import exactness, timing
 from gomhc.experiments.bench_layer import Layer
 from gomhc.experiments.bench_projection import Projection
 from gomhc.experiments.bench_step import Step
+from gomhc.experiments.experiment import Experiment, Scale
+from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.report import tables
+from gomhc.results.record import Store, write_atomically
 from gomhc.version import __version__
+
+if TYPE_CHECKING:
+    from gomhc.experiments.schedule import Done, Task
 
 T = TypeVar("T")
 MOST_LINES = 40
@@ -88,12 +96,119 @@ def bench(
         print(f"wrote {benchmark.plot}")
 
 
+@app.command
+def reproduce(
+    scale: Scale = "quick",
+    out: Path = Path("reproduction"),
+    only: tuple[str, ...] = (),
+    list_experiments: Annotated[bool, tyro.conf.arg(name="list"), tyro.conf.FlagCreatePairsOff] = False,
+    jobs: int = os.cpu_count() or 1,
+    format: Literal["html", "md"] = "html",
+) -> None:
+    """Measure what the paper says, and write one page with a verdict on every claim.
+
+    Finished runs are kept in OUT/records and not repeated, unless the code that they depend on has changed: an
+    interrupted command goes on where it was.
+
+    Args:
+        scale: quick (minutes), laptop (the paper's sizes but for the language model; about an hour) or paper (a GPU).
+        out: Folder for the page, claims.json and the records.
+        only: Run these experiments alone; the page also shows what earlier commands kept.
+        list_experiments: Print the experiments and their runs, and stop.
+        jobs: How many runs at once.
+        format: Of the page.
+    """
+    experiments = _chosen(only)
+    if list_experiments:
+        for experiment in experiments:
+            print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
+        return
+    if jobs < 1:
+        sys.exit(f"--jobs must be at least 1, got {jobs}")
+    report, schedule = _report_modules()
+    store = Store(out / "records")
+    planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
+    for problem in planned.damaged:
+        print(f"damaged record: {problem}; running it again", file=sys.stderr)
+    print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
+    errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
+    records = schedule.complete(EXPERIMENTS, scale, store)
+    page = report.report(EXPERIMENTS, records, scale, errors)
+    claims = [item.as_json() for item in report.judge(EXPERIMENTS, records)]
+    write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
+    path = out / f"report.{format}"
+    write_atomically(path, page.html() if format == "html" else page.markdown())
+    print(path)
+    if errors:
+        sys.exit(f"{len(errors)} runs failed; the page tells how")
+
+
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback."""
     try:
         app.cli(prog="gomhc", description="Exact doubly stochastic maps for multi-stream residual networks.")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+def _chosen(only: Sequence[str]) -> Sequence[Experiment]:
+    """The experiments of these names, or all."""
+    names = [experiment.name for experiment in EXPERIMENTS]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        sys.exit(f"no experiment is called {', '.join(unknown)}; there are: {', '.join(names)}")
+    return [experiment for experiment in EXPERIMENTS if not only or experiment.name in only]
+
+
+def _report_modules() -> tuple[Any, Any]:
+    """What schedules and what shows; asked for before anything is measured, so that nobody waits in vain."""
+    try:
+        from gomhc.experiments import schedule
+        from gomhc.report import reproduction
+    except ModuleNotFoundError as error:
+        sys.exit(f"reproduce needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return reproduction, schedule
+
+
+def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
+    """Do the runs with progress; what went wrong with those that failed."""
+    errors, finished = [], 0
+    try:
+        for item in _with_time_left(done, to_do):
+            finished += 1
+            if item.record is None:
+                errors.append(f"{item.task}\n{item.error}")
+                print(f"failed: {item.task}: {item.error.strip().splitlines()[-1]}", file=sys.stderr)
+    except KeyboardInterrupt:
+        left = len(to_do) - finished
+        sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+    return errors
+
+
+def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Done]:
+    """As `_with_progress`, with the time left by what each run costs."""
+    total, spent, started = sum(task.run.cost for task in to_do), 0.0, time.monotonic()
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task("starting", total=total, count=f"0/{len(to_do)}")
+            for number, item in enumerate(done, start=1):
+                description, count = str(item.task)[:60], f"{number}/{len(to_do)}"
+                progress.update(bar, advance=item.task.run.cost, description=description, count=count)
+                yield item
+        return
+    for number, item in enumerate(done, start=1):
+        spent += item.task.run.cost
+        if number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do):
+            left = (time.monotonic() - started) * (total - spent) / spent
+            print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
+        yield item
 
 
 def _record(benchmark: timing.Benchmark, found: list[timing.Row]) -> dict[str, Any]:
@@ -112,7 +227,7 @@ def _write_json(file: Path, value: Any) -> None:
 def _growth_plot() -> Callable[[list[timing.Row], Path], None]:
     """What draws; asked for before anything is measured, so that nobody waits in vain."""
     try:
-        from gomhc.report.figures import growth_plot
+        from gomhc.report.figures.growth import growth_plot
     except ModuleNotFoundError as error:
         sys.exit(f"--grow needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
     return growth_plot
