@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
 
 import torch
 
+import gomhc
 from gomhc import kernels
 from gomhc.experiments import exactness, timing
 from gomhc.experiments.bench_layer import Layer
@@ -27,16 +28,27 @@ from gomhc.experiments.bench_projection import Projection
 from gomhc.experiments.bench_step import Step
 from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.experiments.registry import EXPERIMENTS
+from gomhc.inspection import Inspection, inspect
+from gomhc.inspection.findings import findings
 from gomhc.report import tables
+from gomhc.report.inspection_table import inspection_table
 from gomhc.results.record import Store, write_atomically
 from gomhc.version import __version__
 
 if TYPE_CHECKING:
     from gomhc.experiments.schedule import Done, Task
+    from gomhc.report.page import Page
 
 T = TypeVar("T")
 MOST_LINES = 40
 """Of progress, where there is no terminal."""
+
+SAMPLE_TEXT = (
+    "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and the "
+    "little boat stayed in the harbour and watched them go. One day a storm came, and nobody saw the old man who had "
+    "lost his oar. Then the little boat was not afraid any more. It went out, found him, and brought him home."
+)
+"""What a model reads if nothing else is asked for."""
 
 app = tyro.extras.SubcommandApp()
 
@@ -143,6 +155,46 @@ def reproduce(
         sys.exit(f"{len(errors)} runs failed; the page tells how")
 
 
+@app.command(name="inspect")
+def inspect_model(
+    model: Annotated[Path, tyro.conf.Positional],
+    text: str = SAMPLE_TEXT,
+    file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None,
+    max_tokens: int = 512,
+) -> None:
+    """Show what the streams of a model do on a text: coefficients, mixing, collapse, gain and gradients of every layer.
+
+    Args:
+        model: A run of `gomhc train`, or a folder that save_pretrained wrote, of a model with streams.
+        text: What the model reads.
+        file: Read the text from this file instead.
+        html: Also write a page with pictures to this file.
+        json_file: Also write all numbers to this file.
+        max_tokens: Only the first tokens of the text are looked at.
+    """
+    draw_page = _inspection_page() if html is not None else None
+    try:
+        if file is not None:
+            text = file.read_text(encoding="utf-8")
+        network, encode, longest = _load_model(model)
+        tokens = torch.tensor([encode(text)[: min(max_tokens, longest)]])
+        found = inspect(network, tokens)
+    except (OSError, ValueError) as error:
+        sys.exit(f"cannot inspect {model}: {error}")
+    console = Console() if sys.stdout.isatty() else Console(width=180)
+    console.print(inspection_table(found))
+    for sentence in findings(found):
+        console.print(f"• {sentence}")
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(found.to_dict(), indent=1) + "\n")
+        print(f"wrote {json_file}")
+    if html is not None and draw_page is not None:
+        write_atomically(html, draw_page(found, f"Streams of {model.resolve().name}", text).html())
+        print(f"wrote {html}")
+
+
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback."""
     try:
@@ -231,6 +283,34 @@ def _growth_plot() -> Callable[[list[timing.Row], Path], None]:
     except ModuleNotFoundError as error:
         sys.exit(f"--grow needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
     return growth_plot
+
+
+def _inspection_page() -> Callable[[Inspection, str, str], Page]:
+    """What draws; asked for before anything is loaded, so that nobody waits in vain."""
+    try:
+        from gomhc.report.inspection_page import inspection_page
+    except ModuleNotFoundError as error:
+        sys.exit(f"--html needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return inspection_page
+
+
+def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int]], int]:
+    """A model, what makes tokens of text for it, and how many it can see at once."""
+    if not folder.is_dir():
+        raise ValueError("there is no such folder; give a run of `gomhc train` or what save_pretrained wrote")
+    if not (folder / "config.json").exists():
+        from gomhc.training import load_run
+
+        run = load_run(folder)
+        return run.model, run.tokenizer.encode, run.model.config.context_length
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ModuleNotFoundError:
+        sys.exit("models of transformers need gomhc[hf]; install it with: pip install 'gomhc[hf]'")
+    changed = "gomhc" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    load = gomhc.from_pretrained if changed else AutoModelForCausalLM.from_pretrained
+    model: Any = load(folder)
+    return model, AutoTokenizer.from_pretrained(folder).encode, model.config.max_position_embeddings
 
 
 def _table_console() -> Console:

@@ -31,8 +31,13 @@ def folder() -> Path:
 
 def load() -> tuple[Any, Any]:
     """The model, in float32, and its tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
     name = Path(FILE).name
-    model = AutoModelForCausalLM.from_pretrained(folder(), gguf_file=name, dtype=torch.float32).eval()
+    read = AutoModelForCausalLM.from_pretrained(folder(), gguf_file=name, dtype=torch.float32)
+    # transformers neither saves nor casts what it read from GGUF, though it is in full precision by then.
+    config, weights = read.config, read.state_dict()
+    del config.quantization_config
+    model = LlamaForCausalLM(config).eval()
+    model.load_state_dict(weights)
     return model, AutoTokenizer.from_pretrained(folder(), gguf_file=name)

@@ -7,8 +7,8 @@ writes them, in safetensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,8 @@ AUTO_CLASSES: tuple[Any, ...] = (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
-Rebuild = Callable[[PreTrainedModel, dict[str, Any]], None]
-_KINDS: dict[str, Rebuild] = {}
-
-
-def register_kind(kind: str) -> Callable[[Rebuild], Rebuild]:
-    """Remember how a model is changed again in the way that `kind` names, before its weights are loaded."""
-
-    def remember(rebuild: Rebuild) -> Rebuild:
-        _KINDS[kind] = rebuild
-        return rebuild
-
-    return remember
+KINDS = ("upcycle", "swap_mixing")
+"""What can be done to a model: modules beside this one, whose `rebuild(model, description)` does it again."""
 
 
 def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
@@ -77,6 +67,11 @@ def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
             f"{path} holds a {stored.get('model_type')} that gomhc has not changed; "
             f"load it with transformers, and then call gomhc.upcycle or gomhc.swap_mixing"
         )
+    if stored["gomhc"].get("kind") not in KINDS:
+        raise ValueError(
+            f"{path} was changed in a way that gomhc {__version__} does not know, by gomhc "
+            f"{stored['gomhc'].get('version')}: expected one of {', '.join(KINDS)}, got {stored['gomhc'].get('kind')!r}"
+        )
     config_class = _config_class(stored["model_type"].removeprefix(PREFIX))
     config = config_class.from_pretrained(path)
     model_class = _model_class(getattr(transformers, stored["architectures"][0]), config_class)
@@ -106,7 +101,7 @@ def _model_class(original: Any, config_class: type[PreTrainedConfig]) -> Any:
 
     def initialize(self: Any, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         original.__init__(self, config, *args, **kwargs)
-        _KINDS[config.gomhc["kind"]](self, config.gomhc)
+        import_module(f"{__package__}.{config.gomhc['kind']}").rebuild(self, config.gomhc)
 
     values = {
         "__init__": initialize,

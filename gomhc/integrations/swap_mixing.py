@@ -19,13 +19,12 @@ from transformers import PreTrainedModel
 from gomhc.birkhoff import Parametrization, Promise, balance
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
-from gomhc.integrations.checkpoints import mark, register_kind, unmark
+from gomhc.integrations.checkpoints import mark, unmark
 from gomhc.integrations.deepseek_v4 import is_deepseek_v4, sinkhorn_of, to_coefficients
 from gomhc.integrations.upcycle import choose
 from gomhc.layers import Coefficients
 
 Model = TypeVar("Model", bound=PreTrainedModel)
-KIND = "swap_mixing"
 SMALLEST_SINGULAR_VALUE = 1e-3
 """Of a Jacobian, as a share of its largest: directions of the logits that hardly move the matrix are left alone."""
 
@@ -69,7 +68,7 @@ def swap_mixing(model: Model, parametrization: Parametrization | str | None, *, 
         setattr(parent, name, swapped.train(module.training))
         distances.append(distance)
     if chosen is not None:
-        mark(model, KIND, {"parametrization": describe(chosen)})
+        mark(model, "swap_mixing", {"parametrization": describe(chosen)})
     elif hasattr(model.config, "gomhc"):
         unmark(model)
     if max(distances) > FIT_TOLERANCE:
@@ -150,8 +149,7 @@ def _restored(replaced: nn.Module, coefficients: Coefficients) -> nn.Module:
     return module
 
 
-@register_kind(KIND)
-def _rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
+def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
     parametrization = from_description(description["parametrization"])
     for parent, name, source in _places(model):

@@ -16,7 +16,7 @@ from gomhc.birkhoff import PARAMETRIZATIONS, Parametrization
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.integrations import stream_layer
 from gomhc.integrations.architectures import Architecture, architecture_of
-from gomhc.integrations.checkpoints import mark, original_type, register_kind
+from gomhc.integrations.checkpoints import mark, original_type
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -50,7 +50,7 @@ def upcycle(
         model = deepcopy(model)
         layers, _ = _layers(model)
     stream_layer.install(layers, architecture, model.config, chosen, dynamic=dynamic, generator=generator)
-    mark(model, KIND, {"parametrization": describe(chosen), "dynamic": dynamic})
+    mark(model, "upcycle", {"parametrization": describe(chosen), "dynamic": dynamic})
     return model
 
 
@@ -65,11 +65,7 @@ def choose(parametrization: Parametrization | str, num_streams: int) -> Parametr
     return parametrization
 
 
-KIND = "upcycle"
-
-
-@register_kind(KIND)
-def _rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
+def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
     layers, architecture = _layers(model)
     parametrization = from_description(description["parametrization"])
