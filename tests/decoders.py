@@ -7,13 +7,14 @@ from typing import Any
 import torch
 import transformers
 
-SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "pad_token_id": 0}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, **SPECIAL}
 GROUPED = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48}
 GEMMA = {**GROUPED, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4}
 GEMMA3_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 3, "n_head": 4, "pad_token_id": 0}),
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 3, "n_head": 4, **SPECIAL}),
     "gpt_neox": ("GPTNeoXForCausalLM", {**SIZES, "intermediate_size": 48}),
     "gpt_neox (in turn)": ("GPTNeoXForCausalLM", {**SIZES, "intermediate_size": 48, "use_parallel_residual": False}),
     "gemma": ("GemmaForCausalLM", {**GROUPED, "head_dim": 8}),

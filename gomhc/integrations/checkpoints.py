@@ -23,6 +23,10 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.conversion_mapping import (
+    get_checkpoint_conversion_mapping,
+    register_checkpoint_conversion_mapping,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from gomhc.version import __version__
@@ -88,6 +92,9 @@ def _config_class(model_type: str) -> type[PreTrainedConfig]:
     values = {"model_type": PREFIX + model_type, "__module__": __name__}
     config_class: type[PreTrainedConfig] = type(f"Gomhc{original.__name__}", (original,), values)
     AutoConfig.register(config_class.model_type, config_class)
+    # Some models have other names for their weights in files; they keep them.
+    renamings = get_checkpoint_conversion_mapping(model_type) or []
+    register_checkpoint_conversion_mapping(config_class.model_type, renamings)
     for auto in AUTO_CLASSES:
         known = auto._model_mapping.get(original, None)
         if known is not None:

@@ -7,7 +7,6 @@ makes tokens of streams, so that nothing else of the model sees them. d = num_st
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -65,7 +64,7 @@ class StreamLayer(nn.Module):
 
 
 def install(
-    layers: Sequence[nn.Module],
+    layers: nn.ModuleList,
     architecture: Architecture,
     config: Any,
     parametrization: Parametrization,
