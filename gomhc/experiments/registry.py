@@ -8,8 +8,8 @@ from gomhc.experiments.exact import Exactness
 from gomhc.experiments.experiment import Experiment
 from gomhc.experiments.gain import Gain
 from gomhc.experiments.gradients import Gradients
+from gomhc.experiments.map_times import TimesOfMaps
 from gomhc.experiments.parameters import Parameters
-from gomhc.experiments.wall_clock import WallClock
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Exactness(),
@@ -17,7 +17,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     DepthDecoupling(),
     Gradients(),
     CountsAndFlops(),
-    WallClock(),
+    TimesOfMaps(),
     Parameters(),
 )
 """All of them; their names are unique."""
