@@ -25,7 +25,8 @@ from torch import Tensor
 
 from gomhc.birkhoff import SAMPLERS, Parametrization
 
-Start = Literal["normal", "uniform", "near-identity"]
+Start = Literal["normal", "uniform", "difference", "near-identity"]
+"""Logits at first: standard normal, uniform in [0, 1), the difference of two such, or those of a matrix near I."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Task:
 
     objective: Literal["streams", "matrix", "read-fixed", "read-learned"] = "streams"
     """Compare outputs, or matrices under noise that is drawn anew each epoch (app. A.5.2), or one stream that is read
-    from the outputs with the target's weights or with learned ones (app. C)."""
+    from the outputs with the target's weights or with learned ones (app. C). Matrices report their expected loss."""
 
     def __post_init__(self) -> None:
         if self.targets not in SAMPLERS:
@@ -167,12 +168,14 @@ class Epoch(NamedTuple):
 def start_logits(
     parametrization: Parametrization, start: Start, num_targets: int, generator: torch.Generator
 ) -> Float[Tensor, "targets p"]:
-    """Where training starts: standard normal, uniform in [0, 1), or near the identity."""
+    """Where training starts, each target elsewhere."""
     shape = (num_targets, parametrization.num_logits)
     if start == "near-identity":
         return torch.stack([parametrization.initial_logits(generator) for _ in range(num_targets)])
-    draw = torch.randn if start == "normal" else torch.rand
-    return draw(shape, generator=generator)
+    if start == "normal":
+        return torch.randn(shape, generator=generator)
+    uniform = torch.rand(shape, generator=generator)
+    return uniform if start == "uniform" else uniform - torch.rand(shape, generator=generator)
 
 
 def train(
@@ -192,7 +195,7 @@ def train(
     for epoch in range(training.num_epochs + 1):
         matrices = parametrization.matrix(logits)
         losses = loss_of(matrices, learned[1] if task.objective == "read-learned" else problem.read)
-        yield Epoch(losses.detach(), matrices.detach())
+        yield Epoch(_reported(task, problem, matrices, losses).detach(), matrices.detach())
         if epoch == training.num_epochs or not losses.requires_grad:
             continue
         optimizer.zero_grad()
@@ -213,6 +216,13 @@ def _objective(task: Task, problem: Problem, generator: torch.Generator) -> Call
 def _matrix_loss(matrices: Tensor, target: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     """Mean over entries of (B - T - xi)²."""
     return (matrices - target - noise * torch.rand(target.shape, generator=generator)).square().mean((1, 2))
+
+
+def _reported(task: Task, problem: Problem, matrices: Tensor, losses: Tensor) -> Tensor:
+    """The loss itself, or where its noise is drawn anew each epoch what it is on average: sums of B and T are equal."""
+    if task.objective != "matrix":
+        return losses
+    return (matrices - problem.target).square().mean((1, 2)) + task.noise**2 / 3
 
 
 def _optimizer(training: Training, learned: list[Tensor]) -> torch.optim.Optimizer:
