@@ -71,6 +71,7 @@ class DepthErrors(Run):
     method: str
     num_streams: int = 4
     num_chains: int = 500
+    logit_scale: float = 3.0
     depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     seed: int = 0
 
@@ -78,7 +79,7 @@ class DepthErrors(Run):
         parametrization = METHODS[self.method](num_streams=self.num_streams)
         generator = torch.Generator().manual_seed(self.seed)
         shape = (self.num_chains, max(self.depths), parametrization.num_logits)
-        matrices = parametrization(torch.randn(shape, generator=generator, dtype=torch.float64))
+        matrices = parametrization(self.logit_scale * torch.randn(shape, generator=generator, dtype=torch.float64))
         errors = [marginal_error(composite(matrices[:, :depth])).median().item() for depth in self.depths]
         return {"errors": errors}
 

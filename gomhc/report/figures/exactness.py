@@ -29,7 +29,7 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
             draw=lambda: _draw(records),
             caption="Left: the worst row or column sum, distance from one, of 2,000 matrices in float32 over the "
             "scale of the logits. Right: that of products of matrices over depth, median of 500 chains, float64, "
-            "logits of scale one.",
+            "logits of scale three.",
         ),
         Table(header=header, rows=rows, caption="Worst distance of a sum from one, by the scale of the logits."),
     ]
