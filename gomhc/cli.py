@@ -206,7 +206,7 @@ def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Don
     for number, item in enumerate(done, start=1):
         spent += item.task.run.cost
         if number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do):
-            left = (time.monotonic() - started) * (total - spent) / spent
+            left = (time.monotonic() - started) * (total - spent) / max(spent, 1e-9)
             print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
         yield item
 

@@ -30,6 +30,12 @@ def code_version(module: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def forget() -> None:
+    """Read the sources anew next time."""
+    code_version.cache_clear()
+    _meaning.cache_clear()
+
+
 def sources(module: str) -> frozenset[str]:
     """The modules of gomhc whose code counts in the version of this one."""
     found: set[str] = set()
