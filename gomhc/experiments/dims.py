@@ -19,8 +19,9 @@ class Dims(Experiment):
     name = "dims"
     title = "Training curves for two to ten streams"
     paper = (
-        "App. A.1: for d = 2…10 go-mHC keeps its tenfold speed-up, with s ≥ 2 and mHC-lite (d < 7) converging to ε²/3; larger "
-        "s converges sooner and lower; the first loss grows with d for go-mHC and KromHC and stays constant for mHC-lite."
+        "App. A.1: for d = 2…10 go-mHC keeps its tenfold speed-up, with s ≥ 2 and mHC-lite (d < 7) converging to "
+        "ε²/3; larger s converges sooner and lower; the first loss grows with d for go-mHC and KromHC and stays "
+        "constant for mHC-lite."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

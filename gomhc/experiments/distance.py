@@ -15,7 +15,10 @@ class Distance(Experiment):
 
     name = "distance"
     title = "Learning the matrix instead of what it does"
-    paper = "App. A.5.2: minimising the entrywise distance to the target matrix shows the same behaviour as comparing outputs."
+    paper = (
+        "App. A.5.2: minimising the entrywise distance to the target matrix shows the same behaviour as comparing "
+        "outputs."
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}

@@ -19,8 +19,9 @@ class Fig6(Experiment):
     name = "fig6"
     title = "Training curves of a 4-stream mixing task"
     paper = (
-        "Fig. 6: with η = 1e-3, 64 targets, 100 samples and ε = 0.1, go-mHC (s ≥ 2) reaches the noise floor ε²/3 at about "
-        "500 epochs, mHC-lite the same loss at about 10,000, KromHC ends highest and go-mHC with s = 1 in between."
+        "Fig. 6: with η = 1e-3, 64 targets, 100 samples and ε = 0.1, go-mHC (s ≥ 2) reaches the noise floor ε²/3 at "
+        "about 500 epochs, mHC-lite the same loss at about 10,000, KromHC ends highest and go-mHC with s = 1 in "
+        "between."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

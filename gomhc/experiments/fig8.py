@@ -20,8 +20,9 @@ class Fig8(Experiment):
     name = "fig8"
     title = "Epochs to converge and final loss over the number of streams"
     paper = (
-        "Fig. 8: go-mHC needs steadily more epochs as d grows to 32, and reaches the floor as mHC-lite does (d ≤ 7), which "
-        "is said not to depend on d, while KromHC's final loss grows away from it. At d = 32 go-mHC takes longer and ends lower."
+        "Fig. 8: go-mHC needs steadily more epochs as d grows to 32, and reaches the floor as mHC-lite does (d ≤ 7), "
+        "which is said not to depend on d, while KromHC's final loss grows away from it. At d = 32 go-mHC takes "
+        "longer and ends lower."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -65,8 +66,10 @@ class Fig8(Experiment):
                 last, worst = krom[max(krom)], max(krom.values())
                 text = ", ".join(f"d = {d}: {value:.3g}" for d, value in krom.items())
                 found[claim] = Finding(last if last == worst else 0, f"final loss over the floor: {text}")
-        pair = [(metric(records, "final", method=m, num_streams=32), metric(records, "converged", method=m, num_streams=32))
-                for m in ("go-s2", "kromhc")]  # fmt: skip
+        pair = [
+            [metric(records, name, method=method, num_streams=32) for name in ("final", "converged")]
+            for method in ("go-s2", "kromhc")
+        ]
         if all(value is not None for values in pair for value in values):
             (go_loss, go_epochs), (krom_loss, krom_epochs) = pair
             both = go_loss < krom_loss and go_epochs > krom_epochs  # type: ignore[operator]

@@ -62,8 +62,8 @@ class Karpelevic(Experiment):
     name = "karpelevic"
     title = "Karpelevič regions"
     paper = (
-        "Fig. 2: eigenvalues of d × d stochastic matrices fill a region of the unit disc; for d = 2 it is a line, and the region of d is "
-        "said to be the union of that of d - 1 and the regular polygon with d sides."
+        "Fig. 2: eigenvalues of d × d stochastic matrices fill a region of the unit disc; for d = 2 it is a line, and "
+        "the region of d is said to be the union of that of d - 1 and the regular polygon with d sides."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

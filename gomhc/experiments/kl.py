@@ -55,8 +55,9 @@ class Divergence(Experiment):
     name = "kl"
     title = "KL divergence and angles"
     paper = (
-        "App. F.1, F.2: KromHC has the largest KL divergence from targets, it falls as s grows, and with s ≥ 2 it is near zero. The angle "
-        "between the rotations behind two matrices measures how far a method has gone and has to go."
+        "App. F.1, F.2: KromHC has the largest KL divergence from targets, it falls as s grows, and with s ≥ 2 it is "
+        "near zero. The angle between the rotations behind two matrices measures how far a method has gone and has to "
+        "go."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

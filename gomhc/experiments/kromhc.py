@@ -67,9 +67,9 @@ class KromHC(Experiment):
     name = "kromhc"
     title = "What Kronecker products cannot do"
     paper = (
-        "Sec. 4.1, app. B.3, H.2: products of 2 × 2 factors have real eigenvalues; products of q × q factors have none beyond "
-        "those of B_q; the extra error grows as d and hardly depends on the size of factors; averages of n²/log n of them "
-        "are fully expressive."
+        "Sec. 4.1, app. B.3, H.2: products of 2 × 2 factors have real eigenvalues; products of q × q factors have "
+        "none beyond those of B_q; the extra error grows as d and hardly depends on the size of factors; averages of "
+        "n²/log n of them are fully expressive."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

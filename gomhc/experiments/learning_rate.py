@@ -22,8 +22,8 @@ class LearningRate(Experiment):
     name = "learning-rate"
     title = "Every method at its own best learning rate"
     paper = (
-        "Sec. 5.1: at one learning rate, 1e-3, go-mHC converges almost ten times sooner than mHC-lite. Whether it does when each has "
-        "the rate that suits it best is not asked there."
+        "Sec. 5.1: at one learning rate, 1e-3, go-mHC converges almost ten times sooner than mHC-lite. Whether it "
+        "does when each has the rate that suits it best is not asked there."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

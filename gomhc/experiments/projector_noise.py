@@ -55,8 +55,8 @@ class ProjectorNoise(Experiment):
     name = "projector-noise"
     title = "Noise on the target matrix"
     paper = (
-        "App. B.2: noise of standard deviation σp on the target matrix adds d σp² σv² to the floor, linear in d; for σp from "
-        "1e-6 to 0.1 training behaves as without it."
+        "App. B.2: noise of standard deviation σp on the target matrix adds d σp² σv² to the floor, linear in d; for "
+        "σp from 1e-6 to 0.1 training behaves as without it."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -89,6 +89,6 @@ class ProjectorNoise(Experiment):
         for record in select(trained, method="go-s2", projector_noise=0.1):
             formula = 4 * 0.1**2 / 3 + 0.1**2 / 3
             value = record.metrics["final"] / formula
-            text = f"go s = 2 trains to {record.metrics['final']:.4g}, {value:.2f} of the formula's {formula:.4g} (d = 4, σp = 0.1)"
+            text = f"trained to {record.metrics['final']:.4g}, where the formula says {formula:.4g} (d = 4, σp = 0.1)"
             found["projector-fixed"] = Finding(value, text)
         return found

@@ -18,8 +18,8 @@ class ReadTerm(Experiment):
     name = "read-term"
     title = "A read term that can break symmetry"
     paper = (
-        "App. C: learning the read weights as well lowers the loss of every method, and leaves their order: go-mHC is fastest and "
-        "lowest, KromHC highest."
+        "App. C: learning the read weights as well lowers the loss of every method, and leaves their order: go-mHC is "
+        "fastest and lowest, KromHC highest."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

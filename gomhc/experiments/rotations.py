@@ -17,8 +17,8 @@ class Rotations(Experiment):
     name = "rotations"
     title = "Other maps onto rotations"
     paper = (
-        "Discussion: the Cayley transform needs a matrix inverse; Householder reflections or Hurwitz (Givens) angles are left to "
-        "future work. The published notebook on spectra uses the matrix exponential."
+        "Discussion: the Cayley transform needs a matrix inverse; Householder reflections or Hurwitz (Givens) angles "
+        "are left to future work. The published notebook on spectra uses the matrix exponential."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

@@ -16,8 +16,8 @@ class Sinkhorn(Experiment):
     name = "sinkhorn"
     title = "Sinkhorn, Sinkhorn without the logarithm, and go-mHC with a softmax"
     paper = (
-        "App. B.9: Sinkhorn-Knopp of absolute values converges sooner than in the logarithm, around when go-mHC does; a redundant "
-        "softmax slows go-mHC down: softmax chokes gradients."
+        "App. B.9: Sinkhorn-Knopp of absolute values converges sooner than in the logarithm, around when go-mHC does; "
+        "a redundant softmax slows go-mHC down: softmax chokes gradients."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

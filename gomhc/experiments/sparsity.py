@@ -22,8 +22,9 @@ class Sparsity(Experiment):
     name = "sparsity"
     title = "Sparse inputs"
     paper = (
-        "App. A.2: with inputs of sparsity 0, 0.5, 0.9 (0.99 in the text) the trend stays the same for every d; the loss is only "
-        "rescaled. The published code multiplies inputs by a count instead of a mask; here entries are zero."
+        "App. A.2: with inputs of sparsity 0, 0.5, 0.9 (0.99 in the text) the trend stays the same for every d; the "
+        "loss is only rescaled. The published code multiplies inputs by a count instead of a mask; here entries are "
+        "zero."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -31,12 +32,13 @@ class Sparsity(Experiment):
         levels, streams = ((0.0, 0.9), (4,)) if quick else (SPARSITIES, (2, 4, 6, 8, 10))
         sizes = {"num_targets": 16} if quick else {}
         short, long = (2000, 5000) if quick else (10_000, 20_000)
+        epochs = {"go-s2": short, "mhc-lite": long, "kromhc": long}
         return [
-            ToyRun(method=method, num_streams=d, sparsity=level, num_epochs=short if method == "go-s2" else long, **sizes)
+            ToyRun(method=method, num_streams=d, sparsity=level, num_epochs=epochs[method], **sizes)
             for d in streams for level in levels for method in ("go-s2", "mhc-lite", "kromhc")
             if d in BASELINES.get(method, streams)
         ] + [
-            ToyRun(method=method, inputs="count", sparsity=0.9, num_epochs=short if method == "go-s2" else long, **sizes)
+            ToyRun(method=method, inputs="count", sparsity=0.9, num_epochs=epochs[method], **sizes)
             for method in ("go-s2", "mhc-lite")
         ]  # fmt: skip
 

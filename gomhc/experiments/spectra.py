@@ -87,7 +87,7 @@ def summary(eigenvalues: np.ndarray, num_streams: int) -> dict[str, Any]:
 
 
 def outside_hypocycloid(points: np.ndarray, margin: float = 0.01) -> float:
-    r"""Share of points that lie outside of the deltoid (2 e^{it} + e^{-2it}) / 3 by more than the margin of its radius."""
+    r"""Share of points outside of the deltoid (2 e^{it} + e^{-2it}) / 3, whose radius they exceed by the margin."""
     if len(points) == 0:
         return 0.0
     turn = np.linspace(0, 2 * np.pi / 3, 2001)
@@ -102,8 +102,9 @@ class Spectra(Experiment):
     name = "spectra"
     title = "Spectral reach"
     paper = (
-        "Figs. 3 and 4: for d = 3 go-mHC with s = 1 fills the hypocycloid and [-1, 1], with s = 2 more; for d = 4 mHC leaves the region, "
-        "mHC-lite fills it, KromHC has real eigenvalues only, go-mHC covers much with s = 1 and more with s = 2."
+        "Figs. 3 and 4: for d = 3 go-mHC with s = 1 fills the hypocycloid and [-1, 1], with s = 2 more; for d = 4 mHC "
+        "leaves the region, mHC-lite fills it, KromHC has real eigenvalues only, go-mHC covers much with s = 1 and "
+        "more with s = 2."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

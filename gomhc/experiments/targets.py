@@ -25,7 +25,10 @@ class Targets(Experiment):
 
     name = "targets"
     title = "Six distributions of target matrices"
-    paper = "App. A.4: whatever the distribution of targets (six are shown), go-mHC keeps its advantage in speed and in loss."
+    paper = (
+        "App. A.4: whatever the distribution of targets (six are shown), go-mHC keeps its advantage in speed and in "
+        "loss."
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         quick = scale == "quick"

@@ -106,8 +106,8 @@ class ThreeCycle(Experiment):
     name = "three-cycle"
     title = "The polytope seen in the plane of the 3-cycle"
     paper = (
-        "App. D: 1e8 matrices of d = 3, projected on the triangle of I, σ, σ²: coverage for s = 1 and 2 is that of the spectrum within the "
-        "Karpelevič region. Views in three dimensions show what s = 1 covers of the polytope."
+        "App. D: 1e8 matrices of d = 3, projected on the triangle of I, σ, σ²: coverage for s = 1 and 2 is that of "
+        "the spectrum within the Karpelevič region. Views in three dimensions show what s = 1 covers of the polytope."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

@@ -88,7 +88,7 @@ def first_below(curve: np.ndarray, level: float) -> int | None:
 
 
 def metric(records: Iterable[Record], name: str, **configuration: Any) -> float | None:
-    """This metric of the one record with this configuration; None where there is none (or its value is not finite)."""
+    """A metric of the one record with this configuration; None where there is none, or it is not finite."""
     found = select(records, **configuration)
     return found[0].metrics.get(name) if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Is go-mHC faster by the clock as well? Seconds instead of epochs (not in the paper). Runs are alone on the machine."""
+"""Is go-mHC faster by the clock as well? Seconds instead of epochs (not in the paper). Each run has the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class TrainingTime(Experiment):
 
     name = "training-time"
     title = "Seconds to converge instead of epochs"
-    paper = "Sec. 5.1 counts epochs. An epoch of go-mHC costs more than one of KromHC and less than one of mHC-lite at large d."
+    paper = (
+        "Sec. 5.1 counts epochs. An epoch of go-mHC costs more than one of KromHC and less than one of mHC-lite at "
+        "large d."
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         targets, share = (16, 2) if scale == "quick" else (64, 1)

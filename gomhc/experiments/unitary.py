@@ -25,8 +25,8 @@ class Unitary(Experiment):
     name = "unitary"
     title = "Unitary against orthogonal matrices"
     paper = (
-        "App. E: with s = 2 both reach a similar loss for d = 3 and 6, ε = 1e-4 and 1e-2, σp = 0 and 1; on the boundary of the polytope "
-        "unitary matrices converge later, at random targets sooner."
+        "App. E: with s = 2 both reach a similar loss for d = 3 and 6, ε = 1e-4 and 1e-2, σp = 0 and 1; on the "
+        "boundary of the polytope unitary matrices converge later, at random targets sooner."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

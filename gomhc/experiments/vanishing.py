@@ -83,8 +83,9 @@ class Vanishing(Experiment):
     name = "vanishing"
     title = "Vanishing gradients and crosstalk"
     paper = (
-        "App. B.10: mHC-lite's gradient at a permutation's logit is gated by that permutation's weight, 1/n! at a uniform start; "
-        "near it, crosstalk is that of the barycenter. Sec. 3.3: the Cayley transform keeps a well-conditioned Jacobian."
+        "App. B.10: mHC-lite's gradient at a permutation's logit is gated by that permutation's weight, 1/n! at a "
+        "uniform start; near it, crosstalk is that of the barycenter. Sec. 3.3: the Cayley transform keeps a "
+        "well-conditioned Jacobian."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
