@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.spectra import ReachRun
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -20,7 +20,7 @@ class Averages(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}
+        sizes: Sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}
         return [ReachRun(method=f"average-{k}", num_streams=3, **sizes) for k in (2, 3)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:

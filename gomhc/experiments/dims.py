@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -25,6 +25,10 @@ class Dims(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
+        sizes: Sizes
+        go: Sequence[int]
+        lite: Sequence[int]
+        krom: Sequence[int]
         if scale == "quick":
             go, lite, krom, sizes, long = (2, 4, 6), (2, 4), (2, 4), {"num_targets": 8, "num_epochs": 2000}, 6000
         else:
@@ -36,7 +40,7 @@ class Dims(Experiment):
                 20_000,
             )
         baselines = [("mhc-lite", d) for d in lite] + [("kromhc", d) for d in krom]
-        first = {**sizes, "num_epochs": 0, "inputs": "count"}  # nothing is trained: the loss at the start alone
+        first: Sizes = {**sizes, "num_epochs": 0, "inputs": "count"}  # nothing is trained: the loss at the start alone
         return [
             *(ToyRun(method=method, num_streams=d, **sizes) for d in go for method in GO),
             *(ToyRun(method=method, num_streams=d, **{**sizes, "num_epochs": long}) for method, d in baselines),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, metric, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
@@ -21,7 +21,7 @@ class Distance(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
         methods = ("go-s1", "go-s2", "go-s3", "mhc-lite", "kromhc")
         return [ToyRun(method=method, objective="matrix", **sizes) for method in methods]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.experiments.projector_noise import FloorRun
 from gomhc.experiments.toy import ToyRun, metric, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -25,14 +26,22 @@ class Fig6(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
         as_written = [ToyRun(method=method, **sizes) for method in (*PAPER, *BEYOND)]
         as_coded = PAPER if scale != "quick" else ("go-s2", "mhc-lite", "kromhc")
-        return [*as_written, *(ToyRun(method=method, inputs="count", **sizes) for method in as_coded)]
+        return [
+            FloorRun(num_streams=4, projector_noise=0.0),
+            *as_written,
+            *(ToyRun(method=method, inputs="count", **sizes) for method in as_coded),
+        ]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        floors = select(records, "FloorRun")
         coded, records = select(records, inputs="count"), select(records, inputs="mask")
         found: dict[str, Finding] = {}
+        for record in floors:
+            value = record.metrics["loss"] / FLOOR
+            found["noise-floor"] = Finding(value, f"{record.metrics['loss']:.4g} on 200,000 fresh samples")
         for claim, method in (("fig6-floor-go", "go-s2"), ("fig6-floor-lite", "mhc-lite")):
             final, lowest = metric(records, "final", method=method), metric(records, "lowest", method=method)
             if final and lowest:

@@ -8,11 +8,12 @@ import numpy as np
 
 from gomhc.experiments.experiment import Experiment, Run, Scale
 from gomhc.experiments.toy import ToyRun, ratio
+from gomhc.models.stream_mixer import Optimizer
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
 NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
-RATES = {"adam": 1e-3, "sgd": 0.1}
+RATES: dict[Optimizer, float] = {"adam": 1e-3, "sgd": 0.1}
 
 
 class Fig7(Experiment):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, metric
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -27,7 +27,7 @@ class Fig8(Experiment):
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         if scale == "quick":
-            few = {"num_targets": 8, "num_epochs": 2500}
+            few: Sizes = {"num_targets": 8, "num_epochs": 2500}
             return [
                 *(ToyRun(method=method, num_streams=d, **few) for method in ("go-s2", "kromhc") for d in (2, 4, 8, 16)),
                 *(ToyRun(method="mhc-lite", num_streams=d, num_targets=8, num_epochs=6000) for d in (2, 4)),
@@ -83,8 +83,8 @@ FLOOR = 0.1**2 / 3
 
 def _rank_correlation(a: list[int], b: list[float]) -> float:
     """Spearman's, of values without ties."""
-    ranks = [np.argsort(np.argsort(values)) for values in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks_a, ranks_b = (np.argsort(np.argsort(np.array(values, dtype=float))) for values in (a, b))
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
 
 
 def _by_streams(records: Sequence[Record], method: str, name: str) -> dict[int, float]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.measures import geodesic_distance, kl_divergence
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.learners import LEARNERS
 from gomhc.experiments.toy import ToyRun, log_spaced, metric, ratio
 from gomhc.models.stream_mixer import draw_problem, start_logits, train
@@ -61,8 +61,8 @@ class Divergence(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 16, "num_epochs": 4000} if scale == "quick" else {"num_epochs": 20_000}
-        angular = {"num_targets": 8, "num_epochs": 2000} if scale == "quick" else {"num_epochs": 10_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 4000} if scale == "quick" else {"num_epochs": 20_000}
+        angular: Sizes = {"num_targets": 8, "num_epochs": 2000} if scale == "quick" else {"num_epochs": 10_000}
         return [
             *(PathRun(method=method, **sizes) for method in METHODS),
             *(

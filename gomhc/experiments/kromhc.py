@@ -15,7 +15,7 @@ import torch
 
 from gomhc.birkhoff import Kronecker
 from gomhc.birkhoff.karpelevic import contains, karpelevic_boundary
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.learners import TERMS
 from gomhc.experiments.toy import ToyRun, metric
 from gomhc.results.claim import Finding
@@ -74,7 +74,7 @@ class KromHC(Experiment):
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         if scale == "quick":
-            few = {"num_targets": 8, "num_epochs": 2500}
+            few: Sizes = {"num_targets": 8, "num_epochs": 2500}
             sizes, terms = [(2, 4), (2, 8), (2, 16), (4, 16)], [(4, k) for k in (1, 4, 8)]
         else:
             few = {"num_epochs": 10_000}

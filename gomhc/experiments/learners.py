@@ -6,6 +6,7 @@ size, so A moves by twice as much as it would with n (n - 1) / 2 numbers. d = nu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -41,10 +42,7 @@ def kronecker_of(factor: int) -> Callable[..., Parametrization]:
     """KromHC with factors of one size, whose power num_streams must be."""
 
     def make(num_streams: int) -> Parametrization:
-        factors = []
-        while num_streams > factor ** len(factors):
-            factors.append(factor)
-        return Kronecker(num_streams=num_streams, factors=tuple(factors))
+        return Kronecker(num_streams=num_streams, factors=(factor,) * round(math.log(num_streams, factor)))
 
     return make
 

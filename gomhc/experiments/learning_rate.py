@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun
+from gomhc.models.stream_mixer import Start
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
@@ -30,8 +31,8 @@ class LearningRate(Experiment):
         quick = scale == "quick"
         rates = (1e-3, 1e-2, 1e-1, 3e-1, 1.0) if quick else RATES
         methods = ("go-s2", "mhc-lite", "mhc", "transportation") if quick else METHODS
-        sizes = {"num_targets": 16, "num_epochs": 1000} if quick else {"num_epochs": 5000}
-        fair = () if quick else ("near-identity",)
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 1000} if quick else {"num_epochs": 5000}
+        fair: tuple[Start, ...] = () if quick else ("near-identity",)
         return [
             *(ToyRun(method=method, learning_rate=rate, **sizes) for method in methods for rate in rates),
             *(ToyRun(method=method, learning_rate=rate, start=start, **sizes)
@@ -43,7 +44,7 @@ class LearningRate(Experiment):
         found: dict[str, Finding] = {}
         for claim, start in (("rate-effect", None), ("rate-effect-start", "near-identity")):
             best = {
-                method: min(reached, default=None)  # type: ignore[type-var]
+                method: min(reached, default=None)
                 for method in METHODS
                 if (reached := _reached(select(records, method=method, start=start, epsilon=1e-6))) is not None
             }

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gomhc.birkhoff import SAMPLERS
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -62,7 +62,7 @@ class ProjectorNoise(Experiment):
     def runs(self, scale: Scale) -> Sequence[Run]:
         quick = scale == "quick"
         levels = (1e-6, 1e-1) if quick else LEVELS
-        sizes = {"num_targets": 16, "num_epochs": 5000} if quick else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if quick else {"num_epochs": 20_000}
         return [
             *(FloorRun(num_streams=d, num_samples=20_000 if quick else 200_000) for d in STREAMS),
             *(ToyRun(method=method, projector_noise=level, **sizes) for level in levels

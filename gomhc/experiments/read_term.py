@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
-from gomhc.experiments.toy import ToyRun, metric
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.experiments.toy import ToyRun
+from gomhc.models.stream_mixer import Objective
 from gomhc.results.claim import Finding
-from gomhc.results.record import Record
+from gomhc.results.record import Record, only, select
 
 METHODS = ("go-s2", "mhc-lite", "kromhc")
+KINDS: tuple[Objective, ...] = ("read-fixed", "read-learned")
 
 
 class ReadTerm(Experiment):
@@ -23,29 +25,28 @@ class ReadTerm(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
         methods = METHODS if scale == "quick" else ("go-s1", *METHODS)
         return [
             ToyRun(method=method, objective=objective, **sizes)
-            for objective in ("read-fixed", "read-learned") for method in methods
+            for objective in KINDS for method in methods
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        table = {
-            (kind, method): [metric(records, name, method=method, objective=kind) for name in ("converged", "final")]
-            for kind in ("read-fixed", "read-learned") for method in METHODS
+        found = {
+            (kind, method): only(records, method=method, objective=kind).metrics
+            for kind in KINDS for method in METHODS if select(records, method=method, objective=kind)
         }  # fmt: skip
-        if any(value is None for values in table.values() for value in values):
+        if len(found) < len(KINDS) * len(METHODS):
             return {}
         ordered = all(
-            table[kind, "go-s2"][0] <= min(table[kind, method][0] for method in METHODS)
-            and table[kind, "kromhc"][1] >= max(table[kind, method][1] for method in METHODS)
-            for kind in ("read-fixed", "read-learned")
+            found[kind, "go-s2"]["converged"] == min(found[kind, method]["converged"] for method in METHODS)
+            and found[kind, "kromhc"]["final"] == max(found[kind, method]["final"] for method in METHODS)
+            for kind in KINDS
         )
-        ratios = {method: table["read-learned", method][1] / table["read-fixed", method][1] for method in METHODS}
-        text = "; ".join(
-            f"{kind} {method}: {final:.3g} at {epochs:g}" for (kind, method), (epochs, final) in table.items()
-        )
+        finals = {key: metrics["final"] for key, metrics in found.items()}
+        ratios = {method: finals["read-learned", method] / finals["read-fixed", method] for method in METHODS}
+        text = "; ".join(f"{kind} {method}: {final:.3g}" for (kind, method), final in finals.items())
         lower = ", ".join(f"{method} {value:.2f}" for method, value in ratios.items())
         return {
             "read-order": Finding(float(ordered), text),

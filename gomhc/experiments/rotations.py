@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gomhc.birkhoff.rotations import ROTATIONS
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, metric
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
@@ -22,7 +22,7 @@ class Rotations(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 8, "num_epochs": 800} if scale == "quick" else {"num_epochs": 4000}
+        sizes: Sizes = {"num_targets": 8, "num_epochs": 800} if scale == "quick" else {"num_epochs": 4000}
         # n (n - 1) / 2 numbers at twice the rate move as the n² numbers of the published code do.
         return [ToyRun(method=f"go-{rotation}", learning_rate=2e-3, **sizes) for rotation in ROTATIONS]
 

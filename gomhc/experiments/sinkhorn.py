@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, metric
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
@@ -21,7 +21,7 @@ class Sinkhorn(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 16, "num_epochs": 3000} if scale == "quick" else {"num_epochs": 10_000}
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 3000} if scale == "quick" else {"num_epochs": 10_000}
         return [ToyRun(method=method, **sizes) for method in ("go-s2", "go-softmax", "mhc", "mhc-linear", "mhc-lite")]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, metric, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
@@ -30,7 +30,7 @@ class Sparsity(Experiment):
     def runs(self, scale: Scale) -> Sequence[Run]:
         quick = scale == "quick"
         levels, streams = ((0.0, 0.9), (4,)) if quick else (SPARSITIES, (2, 4, 6, 8, 10))
-        sizes = {"num_targets": 16} if quick else {}
+        sizes: Sizes = {"num_targets": 16} if quick else {}
         short, long = (2000, 5000) if quick else (10_000, 20_000)
         epochs = {"go-s2": short, "mhc-lite": long, "kromhc": long}
         return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from gomhc.birkhoff import Average, Parametrization
 from gomhc.birkhoff.karpelevic import contains, filled_share
 from gomhc.birkhoff.spectral_reach import spectral_reach
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.kromhc import distance_outside
 from gomhc.experiments.methods import METHODS
 from gomhc.results.claim import Finding
@@ -27,7 +27,10 @@ NUM_CELLS = 101
 NUM_COARSE_CELLS = 41
 """A side, for the share that is filled: every one of them holds many targets."""
 
-MAPS = {**METHODS, **{f"average-{k}": partial(Average, num_terms=k) for k in (2, 3)}}
+MAPS: dict[str, Callable[..., Parametrization]] = {
+    **METHODS,
+    **{f"average-{k}": partial(Average, num_terms=k) for k in (2, 3)},
+}
 """The methods, and averages of orthostochastic matrices (app. H)."""
 
 
@@ -108,7 +111,7 @@ class Spectra(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}
+        sizes: Sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}
         pairs = [("go-s1", 3), ("go-s2", 3), *((m, 4) for m in ("mhc", "mhc-lite", "kromhc", "go-s1", "go-s2"))]
         return [ReachRun(method=method, num_streams=d, **sizes) for method, d in pairs]
 

@@ -16,7 +16,7 @@ import torch
 
 from gomhc.birkhoff import Orthostochastic
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.spectra import ReachRun
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
@@ -111,7 +111,7 @@ class ThreeCycle(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes = {"num_samples": 10_000_000, "num_targets": 5000} if scale == "quick" else {}
+        sizes: Sizes = {"num_samples": 10_000_000, "num_targets": 5000} if scale == "quick" else {}
         return [SliceRun(expressivity=s, **sizes) for s in (1, 2)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:

@@ -43,7 +43,7 @@ class TrainingTime(Experiment):
             return {}
         value = seconds["mhc-lite"] / seconds["go-s2"]
         text = ", ".join(f"{method} {time:.2f} s" for method, time in seconds.items())
-        return {"wall-clock": Finding(value, f"{value:.1f} times; {text}")}
+        return {"training-time": Finding(value, f"{value:.1f} times; {text}")}
 
 
 def seconds_to_converge(record: Record) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
@@ -30,10 +30,8 @@ class Unitary(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        quick = scale == "quick"
-        noises, sizes = (
-            (NOISES[:1], {"num_targets": 8, "num_epochs": 1500}) if quick else (NOISES, {"num_epochs": 8000})
-        )
+        noises = NOISES[:1] if scale == "quick" else NOISES
+        sizes: Sizes = {"num_targets": 8, "num_epochs": 1500} if scale == "quick" else {"num_epochs": 8000}
         # The unitary map has half as many numbers as the published one, each of which moved its matrix by two steps.
         rates = {"go-s2": 1e-3, "go-unitary-s2": 2e-3}
         return [

@@ -27,6 +27,8 @@ from gomhc.birkhoff import SAMPLERS, Parametrization
 
 Start = Literal["normal", "uniform", "difference", "near-identity"]
 """Logits at first: standard normal, uniform in [0, 1), the difference of two such, or those of a matrix near I."""
+Objective = Literal["streams", "matrix", "read-fixed", "read-learned"]
+Optimizer = Literal["adam", "sgd"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Task:
     projector_noise: float = 0.0
     """Standard deviation of Gaussian noise on the target matrix itself, which so leaves the polytope (app. B.2)."""
 
-    objective: Literal["streams", "matrix", "read-fixed", "read-learned"] = "streams"
+    objective: Objective = "streams"
     """Compare outputs, or matrices under noise that is drawn anew each epoch (app. A.5.2), or one stream that is read
     from the outputs with the target's weights or with learned ones (app. C). Matrices report their expected loss."""
 
@@ -151,7 +153,7 @@ class Training:
     learning_rate: float = 1e-3
     """Step size (eta)."""
 
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Optimizer = "adam"
     """Which one."""
 
     epsilon: float = 1e-6

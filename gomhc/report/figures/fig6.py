@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gomhc.report.figures.training import curve_plot, curve_table
 from gomhc.report.page import Exhibit
-from gomhc.results.record import Record
+from gomhc.results.record import Record, select
 
 PANELS = (
     ("inputs in [0, 1)", {"inputs": "mask"}),
@@ -21,6 +21,7 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
         "multiplies its inputs by the number of entries that a mask keeps, which is d where nothing is sparse. "
         "Transportation and identity are not in the paper."
     )
+    records = select(records, "ToyRun")
     return [
         curve_plot(records, PANELS, caption, columns=2),
         curve_table(

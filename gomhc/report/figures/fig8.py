@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ def _draw(records: Sequence[Record]) -> Figure:
     return figure
 
 
-def _over_streams(axes: Axes, records: Sequence[Record], method: str, name: str, **style: object) -> None:
+def _over_streams(axes: Axes, records: Sequence[Record], method: str, name: str, **style: Any) -> None:
     """One metric of one method over d."""
     pairs = sorted((r.configuration["num_streams"], r.metrics[name]) for r in select(records, method=method))
     if pairs:

@@ -27,10 +27,13 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
         for d in sorted({record.configuration["num_streams"] for record in records})
     ]
     rows = [
-        (look(r.configuration["method"]).label, r.configuration["num_streams"], r.metrics["share"], r.metrics["outside_share"],
-         r.metrics["outside_distance"])
-        for r in records
-    ]  # fmt: skip
+        (
+            look(record.configuration["method"]).label,
+            record.configuration["num_streams"],
+            *(record.metrics[name] for name in ("share", "outside_share", "outside_distance")),
+        )
+        for record in records
+    ]
     header = ("method", "d", "share of the region reached", "share of eigenvalues outside", "largest distance outside")
     return [
         *plots,
