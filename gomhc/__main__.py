@@ -1,4 +1,6 @@
-"""`python -m gomhc` is the command `gomhc`."""
+"""`python -m gomhc`, as torchrun needs it."""
+
+from __future__ import annotations
 
 from gomhc.cli import main
 

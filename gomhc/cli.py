@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -30,9 +31,15 @@ from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.inspection import Inspection, inspect
 from gomhc.inspection.findings import findings
+from gomhc.recipes import DEFAULT, RECIPES
 from gomhc.report import tables
 from gomhc.report.inspection_table import inspection_table
+from gomhc.report.progress import TrainingProgress
 from gomhc.results.record import Store, write_atomically
+from gomhc.training import Execution, NotFinite, Recipe, load_run
+from gomhc.training import resume as resume_training
+from gomhc.training import train as start_training
+from gomhc.training.sampling import stream_text
 from gomhc.version import __version__
 
 if TYPE_CHECKING:
@@ -155,6 +162,75 @@ def reproduce(
         sys.exit(f"{len(errors)} runs failed; the page tells how")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """A run: what is trained, where it is written, and how it is computed."""
+
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """The folder of the run; without, a new one in runs/."""
+    resume: Path | None = None
+    """Go on with the run in this folder, from its newest checkpoint, as if it had never stopped."""
+    execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
+
+
+TRAININGS = {name: Train(recipe=recipe()) for name, recipe in RECIPES.items()}
+if TYPE_CHECKING:
+    AnyTraining = Train
+else:
+    AnyTraining = tyro.extras.subcommand_type_from_defaults(
+        TRAININGS, {name: recipe.__doc__ for name, recipe in RECIPES.items()}, prefix_names=False
+    )
+
+
+@app.command
+def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
+    """Train a language model; without a recipe, stories-tiny. `gomhc train RECIPE --help` lists all options.
+
+    Each run has a folder with its checkpoints, one JSON record a line (metrics.jsonl) and curves for TensorBoard.
+    Ctrl-C saves before it stops. On several processes: torchrun --nproc-per-node 2 -m gomhc train ...
+    """
+    with TrainingProgress() as progress:
+        if training.resume is not None:
+            if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
+                raise ValueError("--resume takes everything but --device, --compile and --parallel from the run")
+            run = training.resume
+            done = resume_training(run, training.execution, progress)
+        else:
+            run = training.out or _free_folder(f"runs/{training.recipe.mixing.partition(':')[0]}")
+            done = start_training(training.recipe, run, training.execution, progress)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(f"wrote {run} ({done} steps)")
+        print(f"gomhc train --resume {run}" if done < progress.recipe.steps else f"gomhc sample {run}")
+
+
+@app.command
+def sample(
+    run: Annotated[Path, tyro.conf.Positional],
+    prompt: str = "",
+    tokens: int = 500,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Write text with a trained model, as it is made.
+
+    Args:
+        run: The folder of the run, or of one of its checkpoints.
+        prompt: How the text begins; without, a document from its start.
+        tokens: The most tokens that are made.
+        temperature: How daring; 0 always takes the likeliest token.
+        top_k: Only these many likeliest tokens are drawn from.
+        seed: The same seed gives the same text.
+    """
+    found = load_run(run)
+    print(prompt, end="", flush=True)
+    options: dict[str, Any] = {"num_tokens": tokens, "temperature": temperature, "top_k": top_k, "seed": seed}
+    for piece in stream_text(found.model, found.tokenizer, prompt, **options):
+        print(piece, end="", flush=True)
+    print()
+
+
 @app.command(name="inspect")
 def inspect_model(
     model: Annotated[Path, tyro.conf.Positional],
@@ -196,11 +272,27 @@ def inspect_model(
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback."""
+    """Run the command line; Ctrl-C ends it without a traceback, and a mistake of the user is one line."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["train"] and (len(arguments) == 1 or _is_option(arguments[1])):
+        arguments.insert(1, DEFAULT)
     try:
-        app.cli(prog="gomhc", description="Exact doubly stochastic maps for multi-stream residual networks.")
+        app.cli(
+            prog="gomhc", description="Exact doubly stochastic maps for multi-stream residual networks.", args=arguments
+        )
     except KeyboardInterrupt:
         sys.exit("interrupted")
+    except (ValueError, OSError, NotFinite) as error:
+        sys.exit(f"error: {error}")
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and argument not in ("-h", "--help")
+
+
+def _free_folder(name: str) -> Path:
+    """The first of name-1, name-2 and so on that does not exist."""
+    return next(path for number in count(1) if not (path := Path(f"{name}-{number}")).exists())
 
 
 def _chosen(only: Sequence[str]) -> Sequence[Experiment]:
@@ -258,7 +350,7 @@ def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Don
     for number, item in enumerate(done, start=1):
         spent += item.task.run.cost
         if number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do):
-            left = (time.monotonic() - started) * (total - spent) / spent
+            left = (time.monotonic() - started) * (total - spent) / max(spent, 1e-9)
             print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
         yield item
 
@@ -299,8 +391,6 @@ def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int
     if not folder.is_dir():
         raise ValueError("there is no such folder; give a run of `gomhc train` or what save_pretrained wrote")
     if not (folder / "config.json").exists():
-        from gomhc.training import load_run
-
         run = load_run(folder)
         return run.model, run.tokenizer.encode, run.model.config.context_length
     try:

@@ -129,9 +129,9 @@ class CountsAndFlops(Experiment):
     name = "counts"
     title = "Parameters and FLOPs (tables 1 and 2, fig. 5)"
     paper = (
-        "go-mHC has ds(ds - 1)/2 free reals and grows as mHC does; mHC-lite grows as d! and is intractable beyond d = 8; "
-        "KromHC is the cheapest (table 1, fig. 5). At d = 16 go-mHC costs two orders of magnitude more FLOPs than KromHC, "
-        "and mHC-lite sixteen (sec. 4.3, table 2, app. B.6)."
+        "go-mHC has ds(ds - 1)/2 free reals and grows as mHC does; mHC-lite grows as d! and is intractable beyond "
+        "d = 8; KromHC is the cheapest (table 1, fig. 5). At d = 16 go-mHC costs two orders of magnitude more FLOPs "
+        "than KromHC, and mHC-lite sixteen (sec. 4.3, table 2, app. B.6)."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -212,8 +212,8 @@ class CountsAndFlops(Experiment):
             ),
             "flops-lite": Finding(
                 over_krom["mhc-lite"],
-                f"{over_krom['mhc-lite']:.1f} orders more than KromHC; {math.log10(flops('mhc-lite') / 384):.1f} is the order of its "
-                "own count for a channel",
+                f"{over_krom['mhc-lite']:.1f} orders more than KromHC; "
+                f"its own count for a channel is of order {math.log10(flops('mhc-lite') / 384):.1f}",
             ),
             "flops-mhc": Finding(
                 max(map(abs, over_mhc.values())),

@@ -16,6 +16,8 @@ from gomhc.results.claim import Finding
 from gomhc.results.record import Record
 
 Scale = Literal["quick", "laptop", "paper"]
+Sizes = dict[str, Any]
+"""Fields of a run that depend on the scale."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,8 +66,9 @@ class Gain(Experiment):
     name = "gain"
     title = "Gain of products of mixing matrices"
     paper = (
-        "The amax gain of a doubly stochastic matrix is one, and so is that of any product of them, so exact methods all do "
-        "equally well (sec. 3.3); products tend to the barycenter (app. B.4). Unconstrained hyper-connections lose this."
+        "The amax gain of a doubly stochastic matrix is one, and so is that of any product of them, so exact methods "
+        "all do equally well (sec. 3.3); products tend to the barycenter (app. B.4). Unconstrained hyper-connections "
+        "lose this."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

@@ -101,8 +101,8 @@ class Gradients(Experiment):
     name = "gradients"
     title = "Gradients of the map and of deep chains"
     paper = (
-        "The map is smooth, its gradient has a closed form, its Jacobian does not vanish, and its reachable set contains the "
-        "barycenter (app. B.7). The spectral radius bounds the gradient of a deep linear chain (app. B.8)."
+        "The map is smooth, its gradient has a closed form, its Jacobian does not vanish, and its reachable set "
+        "contains the barycenter (app. B.7). The spectral radius bounds the gradient of a deep linear chain (app. B.8)."
     )
     exact = ("go-s1", "go-s2", "mhc-lite", "kromhc")
 

@@ -69,8 +69,8 @@ class Parameters(Experiment):
     name = "parameters"
     title = "Parameters of the 30M language model (app. G.4)"
     paper = (
-        "The residual baseline has 30.14 M parameters, 20 M of them the embedding. mHC-lite at d = 8 adds 1.49 billion; "
-        "go-mHC lies between mHC-lite and KromHC, even for tiny d (app. G.1, G.4)."
+        "The residual baseline has 30.14 M parameters, 20 M of them the embedding. mHC-lite at d = 8 adds 1.49 "
+        "billion; go-mHC lies between mHC-lite and KromHC, even for tiny d (app. G.1, G.4)."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:

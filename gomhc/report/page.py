@@ -1,7 +1,8 @@
 """How does a report become one self-contained page? HTML or Markdown; light and dark, wide and on a phone.
 
-A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot` or a `Table`. Nothing
-on the page is loaded from elsewhere and there are no scripts. Figures are inline SVG whose ink is the page's text colour.
+A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot`, a `Table` or a
+`Text`. Nothing on the page is loaded from elsewhere and there are no scripts, nor may there be, by its own policy. Figures are inline SVG whose ink is the
+page's text colour.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Table:
     caption: str = ""
     row_anchors: Sequence[str] = ()
     """Where links to single rows lead, if there are any."""
+    wordy: bool = False
+    """Whether cells hold sentences: then a phone shows each row as a card."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +121,7 @@ class Page:
 
 def number(value: float) -> str:
     """Whole numbers whole, others with four digits."""
-    if value == int(value) and abs(value) < 1e15 if value == value and abs(value) != float("inf") else False:
-        return f"{int(value):,}"
-    return f"{value:.4g}"
+    return f"{int(value):,}" if abs(value) < 1e15 and value == int(value) else f"{value:.4g}"
 
 
 def svg(draw: Callable[[], Figure], name: str) -> str:
@@ -149,7 +150,8 @@ def _show_html(exhibit: Exhibit, name: str) -> str:
         f"<tr{anchor}>{''.join(_html_cell(cell, title) for cell, title in zip(row, exhibit.header, strict=True))}</tr>"
         for row, anchor in zip(exhibit.rows, anchors, strict=True)
     )
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kind = ' class="wordy"' if exhibit.wordy else ""
+    table = f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     return f'<figure id="{name}">{table}{caption}</figure>'
 
 
@@ -174,8 +176,7 @@ def _show_markdown(exhibit: Exhibit, name: str) -> str:
     if isinstance(exhibit, Plot):
         with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
             buffer = io.BytesIO()
-            draw = exhibit.draw()
-            draw.savefig(buffer, format="png", dpi=110, facecolor="white", bbox_inches="tight")
+            exhibit.draw().savefig(buffer, format="png", dpi=110, facecolor="white", bbox_inches="tight")
         image = base64.b64encode(buffer.getvalue()).decode()
         return f"![{_md(exhibit.caption)}](data:image/png;base64,{image})\n\n{_md(exhibit.caption)}"
     if isinstance(exhibit, Text):

@@ -1,4 +1,4 @@
-"""What does the report of a reproduction say? Claims with verdicts, then each figure beside the paper, then provenance."""
+"""What does the report of a reproduction say? Claims with verdicts, each figure beside the paper, then provenance."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
-    table = Table(header=header, rows=rows, row_anchors=anchors)
+    table = Table(header=header, rows=rows, row_anchors=anchors, wordy=True)
     return Section(title="Claims and verdicts", anchor="claims", exhibits=[table])
 
 
@@ -133,6 +133,7 @@ def _experiment_section(experiment: Experiment, records: Sequence[Record], judge
             )
             for item in mine
         ],
+        wordy=True,
     )
     exhibits: list[Exhibit] = [*EXHIBITS[experiment.name](records)] if experiment.name in EXHIBITS else []
     return Section(
@@ -162,6 +163,7 @@ def _provenance(experiments: Sequence[Experiment], records: Mapping[str, Sequenc
     table = Table(
         header=header,
         rows=rows,
+        wordy=True,
         caption="Seconds are the sum over runs. Sources: hash of the code that the numbers depend on; a `+` behind a "
         "commit says that files differed from it.",
     )

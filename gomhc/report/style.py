@@ -33,6 +33,13 @@ LOOKS: dict[str, Look] = {
     "kromhc": Look("KromHC", "#009988", (0, (4, 1, 1, 1))),
     "transportation": Look("transportation", "#A8801C", (0, (2, 1))),
     "identity": Look("identity", "#8A8A8A", (0, (1, 1.5))),
+    "go-softmax": Look("go-mHC with softmax", "#A8801C", (0, (3, 1))),
+    "go-cayley": Look("Cayley", "#0077BB"),
+    "go-exponential": Look("exponential", "#EE7733", (0, (5, 1.5))),
+    "go-householder": Look("Householder", "#009988", (0, (2, 1))),
+    "go-givens": Look("Givens", "#CC3311", (0, (5, 1, 1, 1))),
+    "average-2": Look("average of 2, s = 1", "#6B5BD2"),
+    "average-3": Look("average of 3, s = 1", "#A8801C"),
     "hc": Look("HC (unconstrained)", "#CC3311", (0, (1, 1))),
 }
 """Name in records -> look. Names that are not here have one by `look`."""
@@ -56,7 +63,7 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-RC: dict[str, Any] = {
+RC: Any = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.spines.right": False,

@@ -4,7 +4,7 @@ Its own file and every file of gomhc that this one imports, directly or not, is 
 docstrings and layout do not count, and neither do classes derived from `Experiment` (titles, what the paper says, which
 runs there are, what they show), because a record's configuration already says which run it is of. So to word a finding
 better, to draw another figure or to change another experiment repeats nothing; to change a kernel repeats what uses it.
-C++ sources count wherever `gomhc.kernels` does. What other packages do is not in the key: their versions are in the record.
+C++ sources count always. What other packages do is not in the key: their versions are in the record.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ NOT_NUMERICAL = ("gomhc.results", "gomhc.version", "gomhc.experiments.experiment
 """What experiments import without any number depending on it."""
 
 
+@cache
 def code_version(module: str) -> str:
     """Hash of the sources behind the numbers of the experiment in this module, `gomhc.experiments.fig6`, say."""
     digest = hashlib.sha256()
-    for name in sorted(_closure(module)):
+    for name in sorted(sources(module)):
         digest.update(f"{name}\n{_meaning(_file(name))}\n".encode())
     for path in sorted((PACKAGE / "kernels" / "native").glob("*")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-@cache
+def forget() -> None:
+    """Read the sources anew next time."""
+    code_version.cache_clear()
+    _meaning.cache_clear()
+
+
 def sources(module: str) -> frozenset[str]:
     """The modules of gomhc whose code counts in the version of this one."""
-    return frozenset(_closure(module))
-
-
-@cache
-def _closure(module: str) -> frozenset[str]:
     found: set[str] = set()
     waiting = [module]
     while waiting:
@@ -60,6 +61,7 @@ def _imports(module: str) -> set[str]:
     return {name for name in found if name.split(".")[0] == "gomhc"}
 
 
+@cache
 def _meaning(path: Path) -> str:
     """The file as Python reads it, without what no number depends on."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -19,10 +19,12 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
     return [
         Plot(
             draw=lambda: _draw(counts),
-            caption="Left: learned parameters of one hyper-connection of 384 channels by table 1, as fig. 5 draws them. Right: "
-            "FLOPs of one projection by app. B.6. KromHC for powers of two.",
+            caption="Left: learned parameters of one hyper-connection of 384 channels by table 1, as fig. 5 draws "
+            "them. Right: FLOPs of one projection by app. B.6. KromHC for powers of two.",
         ),
-        _table(counts, "table_1", "Parameters of one hyper-connection, C = 384 (table 1); the layer has exactly these."),
+        _table(
+            counts, "table_1", "Parameters of one hyper-connection, C = 384 (table 1); the layer has exactly these."
+        ),
         _table(counts, "flops_paper", "FLOPs of one projection, C = 384 (app. B.6)."),
     ]
 

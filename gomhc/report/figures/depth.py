@@ -16,8 +16,8 @@ NAMES = {0: "mhc-lite", 1: "go-s1", 2: "go-s2", 3: "go-s3"}
 def exhibits(records: Sequence[Record]) -> list[Exhibit]:
     """Quartiles for d = 4 and 8."""
     caption = (
-        "Second largest modulus of an eigenvalue of the product of random doubly stochastic matrices: median, quartiles "
-        "shaded. Haar-random rotations of expressivity s; for mHC-lite, weights uniform on the simplex."
+        "Second largest modulus of an eigenvalue of the product of random doubly stochastic matrices: median, "
+        "quartiles shaded. Haar-random rotations of expressivity s; for mHC-lite, weights uniform on the simplex."
     )
     return [Plot(draw=lambda: _draw(records), caption=caption)]
 

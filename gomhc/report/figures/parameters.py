@@ -26,7 +26,7 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
     ]
     header = ("method", "d", "printed", "counted, with the norm's gain", "counted", "with n(n - 1)/2 logits")
     caption = (
-        "Overhead in millions over the plain network. The paper's code has n² logits for go-mHC and a learned gain of d C in "
-        "the norm of each of the twelve connections; table 1 and this library have no such gain."
+        "Overhead in millions over the plain network. The paper's code has n² logits for go-mHC and a learned gain of "
+        "d C in the norm of each of the twelve connections; table 1 and this library have no such gain."
     )
     return [Table(header=header, rows=rows, caption=caption)]

@@ -36,15 +36,15 @@ class MapTimes(Run):
         return {"rows": rows, "threads": torch.get_num_threads()}
 
 
-class WallClock(Experiment):
+class TimesOfMaps(Experiment):
     """Time of the maps beside each other."""
 
-    name = "wall-clock"
+    name = "map-times"
     title = "Wall-clock time of the maps"
     paper = (
-        "go-mHC relies on batched linear solves and tensor contractions alone and needs no custom kernels, which mHC's twenty "
-        "Sinkhorn iterations do (sec. 1, 2, 4.3). The paper counts FLOPs; here time is measured. It varies between machines: "
-        "compare within the table."
+        "go-mHC relies on batched linear solves and tensor contractions alone and needs no custom kernels, which mHC's "
+        "twenty Sinkhorn iterations do (sec. 1, 2, 4.3). The paper counts FLOPs; here time is measured. It varies "
+        "between machines: compare within the table."
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -54,5 +54,8 @@ class WallClock(Experiment):
         times = {row["method"]: row["milliseconds"] for row in records[0].metrics["rows"] if row["d"] == 4}
         ratio = times[ITERATIONS] / times[SOLVE]
         ours, lite = times[ITERATIONS] / times["go"], times["go"] / times[PRODUCT]
-        text = f"{ratio:.2g} times; go as this library runs it: {ours:.2g} times, and {lite:.2g} times as long as mHC-lite's product"
+        text = (
+            f"{ratio:.2g} times; go as this library runs it: {ours:.2g} times, "
+            f"and {lite:.2g} times as long as mHC-lite's product"
+        )
         return {"no-kernels": Finding(ratio, text)}

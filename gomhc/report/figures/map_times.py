@@ -11,7 +11,10 @@ from gomhc.results.record import Record
 def exhibits(records: Sequence[Record]) -> list[Exhibit]:
     """One row a method and size, beside the Sinkhorn iteration at that size."""
     metrics = records[0].metrics
-    fastest = {row["d"]: min(other["milliseconds"] for other in metrics["rows"] if other["d"] == row["d"]) for row in metrics["rows"]}
+    fastest = {
+        row["d"]: min(other["milliseconds"] for other in metrics["rows"] if other["d"] == row["d"])
+        for row in metrics["rows"]
+    }
     rows = [
         (
             row["method"],
@@ -24,8 +27,8 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
         for row in metrics["rows"]
     ]
     caption = (
-        f"{metrics['rows'][0]['matrices']:,} matrices, forward and backward, float32, {metrics['threads']} threads: median over "
-        "rounds in which all take turns. Names as in the registry; s applies to go."
+        f"{metrics['rows'][0]['matrices']:,} matrices, forward and backward, float32, {metrics['threads']} threads: "
+        "median over rounds in which all take turns. Names as in the registry; s applies to go."
     )
     header = ("method", "d", "s", "ms", "interquartile range", "times the fastest")
     return [Table(header=header, rows=rows, caption=caption)]

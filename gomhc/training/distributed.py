@@ -1,0 +1,145 @@
+"""How do several processes train one model? `torchrun` starts them; each takes its share of every batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+Parallel = Literal["ddp", "fsdp"]
+"""Each process holds the whole model, or a share of it."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together, and where this one computes."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, batch: Tensor) -> Tensor:
+        """What of a batch is for this process."""
+        return batch.chunk(self.size)[self.rank]
+
+    def sum(self, *values: float) -> list[float]:
+        """The sum of each value over all processes."""
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        return total.tolist()
+
+    def first(self, value: str | None) -> str | None:
+        """What the first process that has something says."""
+        if self.size == 1:
+            return value
+        found: list[str | None] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return next((one for one in found if one is not None), None)
+
+    def wait(self) -> None:
+        """For all to come here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def world(device: str) -> Iterator[World]:
+    """Join the processes that torchrun started, or be alone."""
+    size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if kind == "cuda":
+        kind = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    place = torch.device(kind)
+    if size == 1:
+        yield World(0, 1, place)
+        return
+    dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+    try:
+        yield World(rank, size, place)
+    finally:
+        dist.destroy_process_group()
+
+
+def distribute(model: nn.Module, blocks: nn.ModuleList, world: World, parallel: Parallel) -> nn.Module:
+    """The model as these processes train it together."""
+    if world.size == 1:
+        return model
+    if parallel == "ddp":
+        return DistributedDataParallel(model)
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)  # in place
+    return model
+
+
+def no_sync(model: nn.Module, last: bool) -> Any:
+    """Only the last of the batches that make an update has its gradients exchanged."""
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last)
+    return nullcontext()
+
+
+@contextmanager
+def whole(model: nn.Module) -> Iterator[None]:
+    """Inside, every process has all weights of a model that is shared out, so that parts of it can be called."""
+    shared = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for module in shared:
+        module.unshard()
+    try:
+        yield
+    finally:
+        for module in shared:
+            module.reshard()
+
+
+def gather(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights and the optimizer's state by name, whole and on the CPU; empty but in the main process."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights = get_model_state_dict(model, options=options)
+    state: Any = get_optimizer_state_dict(model, optimizer, options=options)["state"]
+    flat = {f"{name}/{key}": value for name, values in state.items() for key, value in values.items()}
+    return _packed(weights), _packed(flat)
+
+
+def scatter(
+    model: nn.Module, optimizer: torch.optim.Optimizer, weights: dict[str, Tensor], state: dict[str, Tensor]
+) -> None:
+    """The reverse of `gather`; every process has read all of it."""
+    options = StateDictOptions(full_state_dict=True)
+    set_model_state_dict(model, dict(weights), options=options)
+    nested: dict[str, Any] = {}
+    for name, value in state.items():
+        parameter, _, key = name.rpartition("/")
+        nested.setdefault(parameter, {})[key] = value
+    groups = get_optimizer_state_dict(model, optimizer)["param_groups"]
+    set_optimizer_state_dict(model, optimizer, {"state": nested, "param_groups": groups}, options=options)
+
+
+def _packed(tensors: dict[str, Any]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

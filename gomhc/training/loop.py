@@ -1,0 +1,281 @@
+"""The training loop: batch, forward, backward, clip, step, log, evaluate, save.
+
+A run is a function of its recipe and of the number of processes. Batches and dropout of a step are drawn from the seed
+and the step, so nothing random has to be kept, and a resumed run goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from gomhc.data import corpora
+from gomhc.data.tokens import Batch, Dataset, batch, evaluation_windows, prepare
+from gomhc.layers import parameter_groups
+from gomhc.models import GPT
+from gomhc.statistics.curves import gradient_jitter
+from gomhc.training import checkpoint, distributed, health
+from gomhc.training.checkpoint import Checkpoint
+from gomhc.training.distributed import Parallel, World
+from gomhc.training.history import History, Record
+from gomhc.training.recipe import Recipe
+from gomhc.training.sampling import stream_text
+from gomhc.training.signals import stop_on_signals
+
+BETAS = (0.9, 0.95)
+"""Of AdamW, as nanoGPT has them."""
+JITTER_WINDOW = 10
+"""Steps over which the paper measures it (app. G.2)."""
+
+
+class Watcher:
+    """Somebody who is told how a run goes; this one does not care."""
+
+    def started(self, recipe: Recipe, model: GPT, step: int) -> None:
+        """Before the first step."""
+
+    def stepped(self, record: Record) -> None:
+        """After each step: step, loss, gradient_norm, jitter, learning_rate, seconds."""
+
+    def evaluated(self, record: Record) -> None:
+        """After each evaluation: step, validation_loss, mix_distance, sample."""
+
+    def saved(self, folder: Path) -> None:
+        """After each checkpoint."""
+
+
+class NotFinite(ArithmeticError):
+    """The loss or its gradient is no number any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where and how a run is computed; none of it is part of the recipe."""
+
+    device: str = "auto"
+    """auto (CUDA where there is one), cpu or cuda."""
+    compile: bool = False
+    """Whether torch.compile makes the model faster first."""
+    parallel: Parallel = "ddp"
+    """With torchrun: each process holds the whole model (ddp), or a share of it (fsdp)."""
+
+
+def train(recipe: Recipe, run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
+    """Train from the start, in a folder that has no run yet. The number of steps done, fewer if a signal came."""
+    if checkpoint.steps(run):
+        raise ValueError(f"{run} already holds a run; go on with it by --resume {run}, or choose another folder")
+    return _train(recipe, run, None, execution or Execution(), watcher or Watcher())
+
+
+def resume(run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
+    """Go on with a run from its newest checkpoint, bit for bit."""
+    found = checkpoint.load(run)
+    return _train(found.recipe, run, found, execution or Execution(), watcher or Watcher())
+
+
+def _train(recipe: Recipe, run: Path, last: Checkpoint | None, execution: Execution, watcher: Watcher) -> int:
+    with distributed.world(execution.device) as world, stop_on_signals() as stop:
+        trainer = Trainer(recipe, run, last, execution, world, watcher if world.is_main else Watcher())
+        try:
+            return trainer.run_until(lambda: stop.wanted)
+        finally:
+            trainer.close()
+
+
+class Trainer:
+    """One process's part of a run."""
+
+    def __init__(
+        self, recipe: Recipe, run: Path, last: Checkpoint | None, execution: Execution, world: World, watcher: Watcher
+    ) -> None:
+        self.recipe, self.folder, self.world, self.watcher = recipe, run, world, watcher
+        self.data = _dataset(recipe, world, last)
+        generator = torch.Generator().manual_seed(recipe.seed)
+        self.gpt = GPT(recipe.gpt_config(self.data.tokenizer.vocab_size), generator).to(world.device)
+        self.model = distributed.distribute(self.gpt, self.gpt.blocks, world, execution.parallel)
+        self.forward: Any = torch.compile(self.model) if execution.compile else self.model
+        groups = parameter_groups(self.gpt, recipe.weight_decay)
+        self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=BETAS)
+        self.step = 0
+        if last is not None:
+            distributed.scatter(self.model, self.optimizer, last.weights, last.optimizer)
+            self.step = last.step
+        run.mkdir(parents=True, exist_ok=True)
+        self.history = History(run, self.step) if world.is_main else None
+        self.norms = self.history.gradient_norms[-JITTER_WINDOW:] if self.history is not None else []
+        if last is None:
+            self.save()  # from here on there is something to resume
+
+    def run_until(self, stop_wanted: Any) -> int:
+        """Train until the recipe's steps are done, or a process is asked to stop."""
+        self.watcher.started(self.recipe, self.gpt, self.step)
+        while self.step < self.recipe.steps:
+            if self.step % self.recipe.evaluate_every == 0:
+                self.evaluate()
+            self.update()
+            stopping = any(self.world.sum(float(stop_wanted())))
+            if stopping or self.step % self.recipe.save_every == 0 or self.step == self.recipe.steps:
+                self.save()
+            if stopping:
+                return self.step
+        self.evaluate()
+        return self.step
+
+    def update(self) -> None:
+        """One step."""
+        begin = time.perf_counter()
+        rate = self.recipe.learning_rate_at(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.backward()
+        norm = self.clip()
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise NotFinite(self.diagnosis(loss, norm))
+        self.optimizer.step()
+        seconds = time.perf_counter() - begin
+        self.norms = [*self.norms, norm][-JITTER_WINDOW:]
+        jitter = gradient_jitter(self.norms)[-1].item() if len(self.norms) == JITTER_WINDOW else None
+        record = {
+            "step": self.step,
+            "loss": loss,
+            "gradient_norm": norm,
+            "jitter": jitter,
+            "learning_rate": rate,
+            "seconds": seconds,
+        }
+        self.step += 1
+        self.log(record)
+        self.watcher.stepped(record)
+
+    def backward(self) -> float:
+        """The mean loss over the step's batches and all processes; gradients are of the same mean."""
+        self.gpt.train()
+        total, count = 0.0, self.recipe.accumulation
+        for part, (tokens, targets) in enumerate(self.batches()):
+            self.seed_dropout(part)
+            with distributed.no_sync(self.model, last=part == count - 1):
+                with self.autocast():
+                    _, loss = self.forward(tokens, targets)
+                (loss / count).backward()
+            total += loss.item() / count
+        return self.world.sum(total / self.world.size)[0]
+
+    def batches(self) -> list[Batch]:
+        """What of the step's batches is for this process."""
+        recipe = self.recipe
+        size = recipe.batch_size * recipe.accumulation
+        drawn = batch(self.data.train, recipe.context_length, size, seed=recipe.seed, step=self.step)
+        parts = zip(*(side.chunk(recipe.accumulation) for side in drawn), strict=True)
+        return [(self._mine(tokens), self._mine(targets)) for tokens, targets in parts]
+
+    def clip(self) -> float:
+        """Scale the gradient down to the recipe's norm; the norm before."""
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+
+    @torch.no_grad()
+    def evaluate(self) -> None:
+        """Validation loss, distance of the mixes from the identity, and a sample."""
+        self.gpt.eval()
+        tokens, targets = evaluation_windows(
+            self.data.validation, self.recipe.context_length, self.recipe.evaluation_windows
+        )
+        parts = zip(*(side.split(self.recipe.batch_size) for side in (tokens, targets)), strict=True)
+        with self.autocast():  # every process looks at all of it: the loss is then the same on any number of them
+            total = sum(len(part[0]) * self._loss(*part) for part in parts)
+        distances = health.mix_distances(self.gpt, lambda: self._loss(tokens[:1], targets[:1]))
+        record = {
+            "step": self.step,
+            "validation_loss": total / len(tokens),
+            "mix_distance": distances,
+            "sample": self.sample(),
+        }
+        self.log(record)
+        self.watcher.evaluated(record)
+
+    def sample(self) -> str:
+        """A text from its beginning."""
+        with distributed.whole(self.model):
+            pieces = stream_text(self.gpt, self.data.tokenizer, "", num_tokens=self.recipe.sample_tokens)
+            return "".join(pieces)
+
+    def save(self) -> None:
+        """A checkpoint of where we are."""
+        if self.history is not None:
+            self.history.flush()
+        weights, state = distributed.gather(self.model, self.optimizer)
+        if self.world.is_main:
+            description = self.data.tokenizer.describe()
+            found = Checkpoint(self.step, self.recipe, description, self.data.fingerprint, weights, state)
+            self.watcher.saved(checkpoint.save(self.folder, found))
+        self.world.wait()
+
+    def diagnosis(self, loss: float, norm: float) -> str:
+        """Which step, which layer, and what is left."""
+        tokens, targets = self.batches()[0]
+        self.seed_dropout(0)
+        where = health.first_not_finite(self.gpt, lambda: self.gpt(tokens, targets))
+        if where is None and (weight := health.first_gradient_not_finite(self.gpt)) is not None:
+            where = f"the gradient of {weight}"
+        where = self.world.first(where) or "no single layer"
+        left = checkpoint.folder_of(self.folder, checkpoint.steps(self.folder)[-1])
+        return (
+            f"at step {self.step} the loss is {loss} and its gradient's norm {norm}; the first that is not finite is "
+            f"{where}. The last good checkpoint is {left}; try a lower learning rate, or precision float32"
+        )
+
+    def log(self, record: Record) -> None:
+        """Keep a record."""
+        if self.history is not None:
+            self.history.append(record)
+
+    def close(self) -> None:
+        """No more records."""
+        if self.history is not None:
+            self.history.close()
+
+    def seed_dropout(self, part: int) -> None:
+        """Dropout is drawn from the step, the part of it and the process."""
+        key = np.random.SeedSequence([self.recipe.seed, self.step, part, self.world.rank])
+        torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Branches in bfloat16, if the recipe says so."""
+        enabled = self.recipe.precision == "bfloat16"
+        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=enabled)
+
+    def _mine(self, tokens: Tensor) -> Tensor:
+        return self.world.share(tokens).to(self.world.device)
+
+    def _loss(self, tokens: Tensor, targets: Tensor) -> float:
+        device = self.world.device
+        return self.gpt(tokens.to(device), targets.to(device))[1].item()
+
+
+def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
+    if recipe.batch_size % world.size != 0:
+        raise ValueError(f"batch_size={recipe.batch_size} cannot be shared by {world.size} processes equally")
+    corpus = corpora.find(recipe.corpus)
+    if world.is_main:
+        prepare(corpus, recipe.tokenizer)
+    world.wait()
+    data = prepare(corpus, recipe.tokenizer)
+    for side, tokens in (("train", data.train), ("validation", data.validation)):
+        if len(tokens) <= recipe.context_length:
+            raise ValueError(
+                f"the {side} side of the corpus has {len(tokens)} tokens, and context_length={recipe.context_length} "
+                f"needs more; use a longer text or a shorter context"
+            )
+    if last is not None and data.fingerprint != last.data:
+        raise ValueError(f"the corpus {recipe.corpus} is not the one that this run began with; bring that one back")
+    return data
