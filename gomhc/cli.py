@@ -51,9 +51,9 @@ MOST_LINES = 40
 """Of progress, where there is no terminal."""
 
 SAMPLE_TEXT = (
-    "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and the "
-    "little boat stayed in the harbour and watched them go. One day a storm came, and nobody saw the old man who had "
-    "lost his oar. Then the little boat was not afraid any more. It went out, found him, and brought him home."
+    "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and "
+    "the little boat stayed in the harbour and watched them go. One day a storm came, and nobody saw the old man who "
+    "had lost his oar. Then the little boat was not afraid any more. It went out, found him, and brought him home."
 )
 """What a model reads if nothing else is asked for."""
 
@@ -251,14 +251,10 @@ def inspect_model(
         max_tokens: Only the first tokens of the text are looked at.
     """
     draw_page = _inspection_page() if html is not None else None
-    try:
-        if file is not None:
-            text = file.read_text(encoding="utf-8")
-        network, encode, longest = _load_model(model)
-        tokens = torch.tensor([encode(text)[: min(max_tokens, longest)]])
-        found = inspect(network, tokens)
-    except (OSError, ValueError) as error:
-        sys.exit(f"cannot inspect {model}: {error}")
+    if file is not None:
+        text = file.read_text(encoding="utf-8")
+    network, encode, longest = _load_model(model)
+    found = inspect(network, torch.tensor([encode(text)[: min(max_tokens, longest)]]))
     console = Console() if sys.stdout.isatty() else Console(width=180)
     console.print(inspection_table(found))
     for sentence in findings(found):
@@ -389,7 +385,7 @@ def _inspection_page() -> Callable[[Inspection, str, str], Page]:
 def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int]], int]:
     """A model, what makes tokens of text for it, and how many it can see at once."""
     if not folder.is_dir():
-        raise ValueError("there is no such folder; give a run of `gomhc train` or what save_pretrained wrote")
+        raise ValueError(f"there is no folder {folder}; expected a run of `gomhc train` or what save_pretrained wrote")
     if not (folder / "config.json").exists():
         run = load_run(folder)
         return run.model, run.tokenizer.encode, run.model.config.context_length

@@ -48,7 +48,13 @@ def tokens(batch: int = 2, time: int = 11) -> torch.Tensor:
 def with_sinkhorn(model_type: str = "deepseek_v4", steering: float = 1.0) -> Any:
     """A small model with hyper-connections in DeepSeek-V4's form, whose matrices differ between layers and tokens."""
     sizes = {"vocab_size": 61, "hidden_size": 32, "moe_intermediate_size": 16, "num_hidden_layers": 2, **SPECIAL}
-    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 4}
+    experts = {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "index_n_heads": 2,
+        "index_head_dim": 8,
+        "index_topk": 4,
+    }
     torch.manual_seed(0)
     if model_type == "deepseek_v4":
         attention = {"num_attention_heads": 4, "head_dim": 16, "q_lora_rank": 16, "o_groups": 2, "o_lora_rank": 8}

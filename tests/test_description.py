@@ -16,5 +16,5 @@ def test_a_description_survives_json_and_makes_the_same_value(parametrization):
 
 
 def test_an_unknown_key_is_refused():
-    with pytest.raises(ValueError, match="expected the key of a parametrization .*got 'gone'"):
+    with pytest.raises(ValueError, match=r"expected the key of a parametrization .*got 'gone'"):
         from_description({"key": "gone", "num_streams": 4})

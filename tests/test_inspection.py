@@ -122,7 +122,9 @@ def test_gradient_norms_are_those_of_autograd():
     loss.backward()
     for index, part in enumerate(part for block in model.blocks for part in (block.attention, block.feed_forward)):
         for kind, gradient in enumerate(part.coefficients.bias.grad.split(part.coefficients.sizes)):
-            assert found.coefficient_gradient[index, kind].item() == pytest.approx(gradient.norm().item(), rel=1e-3, abs=1e-7)
+            assert found.coefficient_gradient[index, kind].item() == pytest.approx(
+                gradient.norm().item(), rel=1e-3, abs=1e-7
+            )
 
 
 def test_at_the_start_mixes_get_no_gradient_and_it_is_said():

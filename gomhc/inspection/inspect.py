@@ -133,5 +133,3 @@ def _ready(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(False)
         for module, mode in training.items():
             module.training = mode
-
-

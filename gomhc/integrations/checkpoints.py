@@ -103,7 +103,7 @@ def _config_class(model_type: str) -> type[PreTrainedConfig]:
 
 
 @cache
-def _model_class(original: Any, config_class: type[PreTrainedConfig]) -> Any:
+def _model_class(original: Any, config_class: Any) -> Any:
     """The class that changes itself as its configuration says when it is made; under the original's name."""
 
     def initialize(self: Any, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
 """Which modules are hyper-connections in DeepSeek-V4's form, and what are their coefficients in ours?
 
-They are known by what they hold, so that transformers is not needed here: `fn`, `base`, `scale` and `hc_sinkhorn_iters`,
-as in the models deepseek_v4 and glm5_next of transformers.
+They are known by what they hold, `fn`, `base`, `scale` and `hc_sinkhorn_iters`, as in the models deepseek_v4 and
+glm5_next of transformers, which is not needed here.
 """
 
 from __future__ import annotations

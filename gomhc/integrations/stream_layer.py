@@ -97,6 +97,6 @@ def install(
 
 
 @cache
-def _with_streams(layer_class: type[nn.Module]) -> type[nn.Module]:
+def _with_streams(layer_class: Any) -> Any:
     """The layer's class with our forward; under its own name, by which transformers places and reports layers."""
     return type(layer_class.__name__, (StreamLayer, layer_class), {"__module__": __name__})

@@ -50,8 +50,9 @@ def swap_mixing(model: Model, parametrization: Parametrization | str | None, *, 
 
     Reads and writes stay as they are. The mixing matrix that the bias gives stays the same, as far as `fit` comes, and
     so does, to first order, how the tokens steer it. A model that is swapped there and back computes what it did where
-    the fit is exact. In place, unless `copy` asks for a changed copy. `save_pretrained` and `gomhc.from_pretrained` know
-    such models.
+    the fit is exact and Sinkhorn's iterations converge.
+
+    In place, unless `copy` asks for a changed copy. `save_pretrained` and `gomhc.from_pretrained` know such models.
     """
     places = _places(model)
     d = places[0][2].parametrization.num_streams
@@ -88,30 +89,30 @@ def transfer(source: Coefficients, parametrization: Parametrization) -> tuple[Co
     B_0 is the matrix that the source's bias gives, J_0 and J the Jacobians there, W_0 and W the weights that steer the
     logits. Also: how far P(b) stays from B_0.
     """
-    assert source.weight is not None and source.scale is not None
-    target = Coefficients(
-        source.dim, parametrization, read_offset=source.read_offset, norm_epsilon=source.norm_epsilon
-    ).to(source.bias.device, source.bias.dtype)
-    assert target.weight is not None and target.scale is not None
-    old_bias = source.bias.detach()[_mix(source)].double()
-    old_weight = source.weight.detach()[_mix(source)].double()
+    num_kept = 2 * source.parametrization.num_streams  # logits of read and write
+    kept, (old_weight, old_bias) = _parts(source, slice(num_kept)), _parts(source, slice(num_kept, None))
     matrix = source.parametrization(old_bias)
     if parametrization.promise is not Promise.NOTHING and not is_doubly_stochastic(matrix):
         matrix = balance(matrix)
     bias, distance = parametrization.fit(matrix)
     inverse = torch.linalg.pinv(_jacobian(parametrization, bias), rtol=SMALLEST_SINGULAR_VALUE)
     weight = inverse @ (_jacobian(source.parametrization, old_bias) @ old_weight)
-    num_kept = _mix(source).start
-    with torch.no_grad():
-        target.bias.copy_(torch.cat((source.bias[:num_kept], bias.to(source.bias))))
-        target.weight.copy_(torch.cat((source.weight[:num_kept], weight.to(source.weight))))
-        target.scale.copy_(source.scale)
+    target = _like(source, parametrization)
+    weights = {"weight": torch.cat((kept[0], weight)), "bias": torch.cat((kept[1], bias)), "scale": source.scale}
+    target.load_state_dict(weights)
     return target, distance.item()
 
 
-def _mix(coefficients: Coefficients) -> slice:
-    """Where the logits of the mix are among all."""
-    return slice(2 * coefficients.parametrization.num_streams, None)
+def _like(source: Coefficients, parametrization: Parametrization) -> Coefficients:
+    """New coefficients for the same streams."""
+    target = Coefficients(source.dim, parametrization, read_offset=source.read_offset, norm_epsilon=source.norm_epsilon)
+    return target.to(source.bias.device, source.bias.dtype)
+
+
+def _parts(coefficients: Coefficients, rows: slice) -> tuple[Tensor, Tensor]:
+    """Some rows of the weight and of the bias, in float64."""
+    assert coefficients.weight is not None
+    return coefficients.weight.detach()[rows].double(), coefficients.bias.detach()[rows].double()
 
 
 def _jacobian(parametrization: Parametrization, logits: Float[Tensor, " p"]) -> Float[Tensor, "dd p"]:
@@ -141,11 +142,8 @@ def _find(model: nn.Module) -> Iterator[tuple[nn.Module, str, Coefficients]]:
 
 def _restored(replaced: nn.Module, coefficients: Coefficients) -> nn.Module:
     """The module as it was, with the weights that these coefficients mean."""
-    assert coefficients.weight is not None and coefficients.scale is not None
     module: Any = deepcopy(replaced)
-    module.fn = nn.Parameter(coefficients.weight.detach())
-    module.base = nn.Parameter(coefficients.bias.detach())
-    module.scale = nn.Parameter(coefficients.scale.detach())
+    module.fn, module.base, module.scale = coefficients.weight, coefficients.bias, coefficients.scale
     return module
 
 
@@ -153,7 +151,4 @@ def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
     parametrization = from_description(description["parametrization"])
     for parent, name, source in _places(model):
-        fresh = Coefficients(
-            source.dim, parametrization, read_offset=source.read_offset, norm_epsilon=source.norm_epsilon
-        )
-        setattr(parent, name, Mixing(fresh.to(source.bias.device), getattr(parent, name)))
+        setattr(parent, name, Mixing(_like(source, parametrization), getattr(parent, name)))

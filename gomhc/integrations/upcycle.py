@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from gomhc.birkhoff import PARAMETRIZATIONS, Parametrization
+from gomhc.birkhoff import Parametrization
 from gomhc.birkhoff.description import describe, from_description
+from gomhc.birkhoff.named import named
 from gomhc.integrations import stream_layer
 from gomhc.integrations.architectures import Architecture, architecture_of
 from gomhc.integrations.checkpoints import mark, original_type
@@ -34,9 +35,10 @@ def upcycle(
 
         model = gomhc.upcycle(AutoModelForCausalLM.from_pretrained(...), num_streams=4, parametrization="go")
 
-    `parametrization` is what mixes the streams: a key of `gomhc.PARAMETRIZATIONS`, or a value. With `dynamic` the tokens
-    steer the coefficients, else all have the same. The model is changed in place, unless `copy` asks for a changed copy;
-    `generator` draws the first mixing matrices. Coefficients are float32, whatever the model is.
+    `parametrization` is what mixes the streams: a value, or a key of `gomhc.PARAMETRIZATIONS`, with options behind a
+    colon (`go:expressivity=3`). With `dynamic` the tokens steer the coefficients, else all tokens have the same. The
+    model is changed in place, unless `copy` asks for a changed copy; `generator` draws the first mixing matrices.
+    Coefficients are float32, whatever the model is.
 
     Names of modules and weights stay, and `connections` is new in each layer. `save_pretrained` writes all of it, and
     `gomhc.from_pretrained` reads it. `output_hidden_states` gives the embeddings (batch, time, c), then the streams
@@ -57,11 +59,11 @@ def upcycle(
 def choose(parametrization: Parametrization | str, num_streams: int) -> Parametrization:
     """The parametrization that is meant, for this many streams."""
     if isinstance(parametrization, str):
-        if parametrization not in PARAMETRIZATIONS:
-            raise ValueError(f"parametrization must be one of {', '.join(PARAMETRIZATIONS)}, got {parametrization!r}")
-        return PARAMETRIZATIONS[parametrization](num_streams=num_streams)
+        return named(parametrization, num_streams)
     if parametrization.num_streams != num_streams:
-        raise ValueError(f"num_streams={num_streams}, but {parametrization} mixes {parametrization.num_streams} streams")
+        raise ValueError(
+            f"num_streams={num_streams}, but {parametrization} mixes {parametrization.num_streams} streams"
+        )
     return parametrization
 
 

@@ -50,8 +50,8 @@ def _mixes(inspection: Inspection) -> Section:
         title="Mixing matrices over depth",
         anchor="mixes",
         paragraphs=[
-            "Row i, column j: how much of stream j stream i gets. A bright diagonal keeps streams apart, an even colour "
-            "averages them."
+            "Row i, column j: how much of stream j stream i gets. A bright diagonal keeps streams apart, an even "
+            "colour averages them."
         ],
         exhibits=[
             Plot(
@@ -157,7 +157,7 @@ def _gradients(inspection: Inspection) -> Section:
         exhibits=[
             Plot(
                 draw=lambda: _over_depth_map(share, inspection.names, _from_zero(share)),
-                caption="Share of the loss's squared gradient that arrives at each stream, where it enters a connection.",
+                caption="Share of the loss's squared gradient that arrives at each stream that enters a connection.",
             ),
             Plot(
                 draw=lambda: _lines(draw, inspection.names),
