@@ -86,11 +86,11 @@ def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
 
 
 @cache
-def _config_class(model_type: str) -> type[PreTrainedConfig]:
+def _config_class(model_type: str) -> Any:
     """The configuration of a changed model; the Auto classes of transformers know it from now on."""
     original = CONFIG_MAPPING[model_type]
     values = {"model_type": PREFIX + model_type, "__module__": __name__}
-    config_class: type[PreTrainedConfig] = type(f"Gomhc{original.__name__}", (original,), values)
+    config_class: Any = type(f"Gomhc{original.__name__}", (original,), values)
     AutoConfig.register(config_class.model_type, config_class)
     # Some models have other names for their weights in files; they keep them.
     renamings = get_checkpoint_conversion_mapping(model_type) or []

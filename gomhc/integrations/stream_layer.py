@@ -93,7 +93,8 @@ def install(
         device = next(layer.parameters()).device
         layer.connections = nn.ModuleDict(connections).to(device, torch.float32).train(layer.training)
         layer.plan = plan  # type: ignore[assignment]  # a module may hold any value
-        layer.__class__ = _with_streams(type(layer))
+        original: Any = type(layer)
+        layer.__class__ = _with_streams(original)
 
 
 @cache
