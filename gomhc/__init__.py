@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gomhc import kernels, models
+from gomhc import inspection, kernels, models
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
@@ -53,6 +53,7 @@ __all__ = [
     "doubly_stochastic",
     "expand",
     "from_pretrained",
+    "inspection",
     "kernels",
     "models",
     "parameter_groups",

@@ -30,7 +30,7 @@ def pretrained():
 
 @torch.no_grad()
 def test_logits_agree_to_float32_rounding(pretrained):
-    """Both are as far from what float64 gives."""
+    """Measured against float64. A connection rounds three times (read, mix, write) where a plain sum rounds once."""
     model, tokenizer = pretrained
     tokens = tokenizer(PROMPT, return_tensors="pt").input_ids
     plain = model(tokens).logits
@@ -39,8 +39,8 @@ def test_logits_agree_to_float32_rounding(pretrained):
     errors = {name: (found - exact).abs().max().item() for name, found in (("plain", plain), ("streams", streams))}
     difference, largest = (streams - plain).abs().max().item(), plain.abs().max().item()
     print(f"\nlargest logit {largest:.2f}, largest difference {difference:.2e}, errors against float64 {errors}")
-    assert errors["streams"] < 2 * errors["plain"]
-    assert difference < 1e-4 * largest
+    assert errors["streams"] < 4 * errors["plain"]
+    assert difference < 1e-5 * largest
 
 
 @torch.no_grad()
