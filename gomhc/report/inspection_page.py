@@ -16,8 +16,9 @@ from gomhc.report.inspection_table import COLUMNS
 from gomhc.report.page import Page, Plot, Section, Table
 from gomhc.report.style import INK, new_figure
 
-WIDTH = 6.4
-MAPS_IN_A_ROW = 8
+WIDTH = 5.2
+"""Inches: a phone shows letters of six points across so many legibly."""
+MAPS_IN_A_ROW = 6
 BLUE, ORANGE, TEAL, RED = "#0077BB", "#EE7733", "#009988", "#EE3377"
 HEAT = "viridis"
 
@@ -186,7 +187,7 @@ def _maps(matrices: Tensor, names: Sequence[str], norm: Normalize, heat: str = H
     for axes, matrix, name in zip(grid, matrices, names, strict=False):
         image = axes.pcolormesh(matrix.flip(0).numpy(), cmap=heat, norm=norm, rasterized=False)
         axes.set_aspect("equal")
-        axes.set_title(name.replace(" ", "\n", 1), fontsize=6)
+        axes.set_title(name.replace(" ", "\n", 1), fontsize=6.5)
     figure.colorbar(image, ax=grid.tolist(), fraction=0.02, aspect=30)
     return figure
 
