@@ -45,9 +45,9 @@ def tokens(batch: int = 2, time: int = 11) -> torch.Tensor:
     return torch.randint(1, 61, (batch, time), generator=torch.Generator().manual_seed(1))
 
 
-def with_sinkhorn(model_type: str = "deepseek_v4", steering: float = 1.0) -> Any:
+def with_sinkhorn(model_type: str = "deepseek_v4", num_layers: int = 1) -> Any:
     """A small model with hyper-connections in DeepSeek-V4's form, whose matrices differ between layers and tokens."""
-    sizes = {"vocab_size": 61, "hidden_size": 32, "moe_intermediate_size": 16, "num_hidden_layers": 2, **SPECIAL}
+    sizes = {"vocab_size": 61, "hidden_size": 32, "moe_intermediate_size": 16, **SPECIAL}
     experts = {
         "n_routed_experts": 4,
         "num_experts_per_tok": 2,
@@ -58,21 +58,21 @@ def with_sinkhorn(model_type: str = "deepseek_v4", steering: float = 1.0) -> Any
     torch.manual_seed(0)
     if model_type == "deepseek_v4":
         attention = {"num_attention_heads": 4, "head_dim": 16, "q_lora_rank": 16, "o_groups": 2, "o_lora_rank": 8}
-        layers = {"layer_types": ["sliding_attention"] * 2, "mlp_layer_types": ["moe"] * 2, "sliding_window": 8}
+        layers = {"layer_types": ["sliding_attention"] * num_layers, "mlp_layer_types": ["moe"] * num_layers}
+        layers |= {"num_hidden_layers": num_layers, "sliding_window": 8}
         config = transformers.DeepseekV4Config(**sizes, **experts, **attention, **layers, partial_rotary_factor=0.5)
         model = transformers.DeepseekV4ForCausalLM(config)
     else:
         attention = {"num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 8, "kv_lora_rank": 8}
         heads = {"v_head_dim": 8, "qk_nope_head_dim": 8, "linear_head_dim": 8, "linear_num_heads": 2, "index_kpool": 2}
-        layers = {"layer_types": ["linear_attention", "indexed_attention"], "mlp_layer_types": ["dense", "sparse"]}
+        layers = {"layer_types": ["indexed_attention"] * num_layers, "mlp_layer_types": ["sparse"] * num_layers}
+        layers |= {"num_hidden_layers": num_layers, "indexer_types": ["full"] * num_layers}
         config = transformers.Glm5NextTextConfig(
-            **sizes, **experts, **attention, **heads, **layers, intermediate_size=48, indexer_types=["full"] * 2
+            **sizes, **experts, **attention, **heads, **layers, intermediate_size=48
         )
         model = transformers.Glm5NextTextModel(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("attn_hc.base", "ffn_hc.base")):
                 parameter.normal_()
-            if name.endswith(("attn_hc.fn", "ffn_hc.fn")):
-                parameter.mul_(steering)
     return model.eval()

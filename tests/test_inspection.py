@@ -239,7 +239,7 @@ class TestModelsOfTransformers:
     def test_hyper_connections_of_deepseek_v4_are_seen_as_their_swapped_twins(self):
         from decoders import with_sinkhorn
 
-        model = with_sinkhorn()
+        model = with_sinkhorn(num_layers=2)
         theirs = inspect(model, text())
         mine = inspect(gomhc.swap_mixing(model, "sinkhorn", copy=True), text())
         assert theirs.names == mine.names == ("0 attn_hc", "0 ffn_hc", "1 attn_hc", "1 ffn_hc")

@@ -94,7 +94,7 @@ def test_where_the_fit_is_not_exact_it_is_said():
 
 @each_model
 def test_it_trains_ten_steps_with_go(model_type):
-    model = gomhc.swap_mixing(with_sinkhorn(model_type), "go").train()
+    model = gomhc.swap_mixing(with_sinkhorn(model_type, num_layers=2), "go").train()
     named = model.named_parameters()
     biases = {name: value.detach().clone() for name, value in named if name.endswith("_hc.coefficients.bias")}
     optimizer = torch.optim.AdamW(gomhc.parameter_groups(model, 0.1), lr=1e-2)
@@ -111,7 +111,7 @@ def test_it_trains_ten_steps_with_go(model_type):
     assert losses[-1] < 0.9 * losses[0]
     moved = [(model.get_parameter(name)[8:] - bias[8:]).abs().max().item() for name, bias in biases.items()]
     assert len(moved) == 4
-    assert sum(distance > 1e-3 for distance in moved) >= 2  # the first acts on equal streams
+    assert max(moved[1:]) > 1e-3  # the first acts on equal streams
     for module in model.modules():
         if isinstance(module, gomhc.layers.Coefficients):
             assert module.parametrization.promise is Promise.EXACT
