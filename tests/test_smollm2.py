@@ -20,7 +20,7 @@ import smollm2
 pytestmark = pytest.mark.slow
 STORIES = Path(__file__).parents[2] / "shared" / "data" / "tinystories_train.txt"
 PROMPT = "Once upon a time there was a little girl"
-STEPS, BATCH, LENGTH = 50, 2, 96
+STEPS, BATCH, LENGTH = 50, 1, 64
 
 
 @pytest.fixture(scope="module")
