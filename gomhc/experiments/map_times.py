@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -19,9 +19,12 @@ from gomhc.results.record import Record
 class MapTimes(Run):
     """All maps take turns in one run, d = 4, s = 2, and d = 8."""
 
-    alone: ClassVar[bool] = True
     num_matrices: int
     rounds: int
+
+    @property
+    def alone(self) -> bool:
+        return True
 
     @property
     def cost(self) -> float:
