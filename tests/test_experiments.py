@@ -32,7 +32,7 @@ NAMES = (
     "targets", "distance", "projector-noise", "sinkhorn", "vanishing", "read-term", "unitary", "learning-rate",
     "training-time", "rotations",
 )  # fmt: skip
-TINY: dict[str, Any] = {"num_targets": 3, "num_epochs": 12, "num_samples": 20, "num_steps": 2}
+TINY: dict[str, Any] = {"num_targets": 3, "num_epochs": None, "num_samples": 20, "num_steps": 2}
 """What replaces the sizes of a run, where it has such fields."""
 
 
@@ -40,10 +40,10 @@ def named(name: str) -> Experiment:
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
 
 
-def tiny(run: Run) -> Run:
+def tiny(run: Run, epochs: int = 12) -> Run:
     sizes = {field.name: TINY[field.name] for field in dataclasses.fields(run) if field.name in TINY}
-    if getattr(run, "num_epochs", 1) == 0:
-        sizes.pop("num_epochs")
+    if "num_epochs" in sizes:
+        sizes["num_epochs"] = min(epochs, run.num_epochs)  # type: ignore[attr-defined]
     if "num_samples" in sizes and not isinstance(run, ToyRun):
         sizes["num_samples"] = {"SliceRun": 100_000, "FloorRun": 10_000}.get(type(run).__name__, 4)
     return dataclasses.replace(run, **sizes)
@@ -68,7 +68,8 @@ def finite(value: Any) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_tiny_runs_give_finite_records_findings_with_claims_and_figures(name: str) -> None:
     experiment = named(name)
-    records = [record_of(name, tiny(run)) for run in experiment.runs("quick")]
+    epochs = 150 if name == "learning-rate" else 12  # there the least loss has to be reached
+    records = [record_of(name, tiny(run, epochs)) for run in experiment.runs("quick")]
     assert all(finite(record.metrics) for record in records)
     found = experiment.findings(records)
     assert found
@@ -102,7 +103,7 @@ def test_every_claim_of_an_experiment_is_one_that_it_can_find(name: str) -> None
     experiment = named(name)
     runs = experiment.runs("laptop")
     assert len(set(runs)) == len(runs)
-    assert all(run.cost > 0 for run in runs)
+    assert all(run.cost >= 0 for run in runs)
     assert [claim for claim in BY_ID.values() if claim.experiment == name]
 
 
@@ -143,7 +144,7 @@ def test_kept_epochs_are_even_on_a_logarithmic_axis() -> None:
 
 
 def test_a_product_of_3_by_3_permutations_has_an_eigenvalue_outside_of_their_region() -> None:
-    """The counterexample to the proposition of app. B.3: no 3 × 3 stochastic matrix has the eigenvalue -e^{2 pi i / 3}."""
+    """The counterexample to the proposition of app. B.3: -e^{2 pi i / 3} is no eigenvalue of a 3 × 3 matrix of B_3."""
     point = -np.exp(2j * np.pi / 3)
     assert distance_outside(np.array([point]), 3)[0] == pytest.approx(0.5, abs=1e-3)
     assert distance_outside(np.array([0.3 + 0.1j]), 3) == [0.0]

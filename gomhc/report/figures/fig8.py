@@ -33,12 +33,15 @@ def _draw(records: Sequence[Record]) -> Figure:
     figure = new_figure(9, 5.4)
     grid = figure.subplots(2, 2, width_ratios=(1.7, 1))
     written, coded = select(records, inputs="mask"), select(records, inputs="count")
+    ticks = sorted({record.configuration["num_streams"] for record in records})
+    largest = max(
+        (record.configuration["num_streams"] for record in select(written, method="kromhc")), default=ticks[-1]
+    )
     for axes, name, label in zip(grid[:, 0], ("converged", "final"), ("epochs to converge", "final loss"), strict=True):
         for method in METHODS:
             _over_streams(axes, written, method, name)
             _over_streams(axes, coded, method, name, alpha=0.35, label=None)
         axes.set(ylabel=label, xscale="log", yscale="log")
-        ticks = sorted({record.configuration["num_streams"] for record in records})
         axes.set_xticks(ticks, labels=[str(d) for d in ticks])
         axes.minorticks_off()
     _over_streams(
@@ -46,7 +49,6 @@ def _draw(records: Sequence[Record]) -> Figure:
     )
     floor_line(grid[1, 0], 0.1)
     grid[1, 0].set_xlabel("streams d")
-    largest = max(r.configuration["num_streams"] for r in select(written, method="kromhc") or written)
     for record in select(written, num_streams=largest):
         curve(grid[0, 1], record)
     floor_line(grid[0, 1], 0.1)
