@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from gomhc.report.figures.training import curve, curve_table, floor_line, shared_legend
 from gomhc.report.page import Exhibit, Plot
-from gomhc.report.style import INK, line, new_figure
+from gomhc.report.style import line, new_figure
 from gomhc.results.record import Record, select
 
 METHODS = ("go-s2", "mhc-lite", "kromhc")
@@ -59,12 +59,15 @@ def _draw(records: Sequence[Record]) -> Figure:
 
 
 def _over_streams(axes: Axes, records: Sequence[Record], method: str, name: str, **style: Any) -> None:
-    """One metric of one method over d."""
-    pairs = sorted((r.configuration["num_streams"], r.metrics[name]) for r in select(records, method=method))
+    """One metric of one method over d; zero epochs are drawn as one, for the axis is logarithmic."""
+    least = 1 if name == "converged" else 0.0
+    pairs = sorted(
+        (r.configuration["num_streams"], max(least, r.metrics[name])) for r in select(records, method=method)
+    )
     if pairs:
         axes.plot(
             *zip(*pairs, strict=True),
             marker="o",
             markersize=4,
-            **{**line(method), "markeredgecolor": INK, "markeredgewidth": 0, **style},
+            **{**line(method), **style},
         )
