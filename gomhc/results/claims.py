@@ -234,7 +234,8 @@ CLAIMS: tuple[Claim, ...] = (
         ("fig7-same", "app. B.1 (fig.)", "same", "go and mHC-lite end at the same loss at every noise level.",
          "Largest relative difference of final losses over noise levels.", Rule(at_most=0.05)),
         ("sgd-faster", "app. A.3", "faster", "With SGD go remains the faster one.",
-         "Epochs of mHC-lite to its last loss (5 %) over those of go to the same: smallest over noise, SGD at 0.1.", Rule(at_least=1)),
+         "Epochs of mHC-lite to its last loss (5 %) over those of go to the same: smallest over noise, SGD at 0.1.",
+         Rule(at_least=1)),
     ),
     *_claims(
         "fig8",
