@@ -278,8 +278,8 @@ def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
     except BrokenExecutor as error:
         reason = str(error).splitlines()[0]
         sys.exit(
-            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs are "
-            f"kept, and the same command, perhaps with fewer --jobs, goes on from here"
+            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
         )
     return errors
 

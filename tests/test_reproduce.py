@@ -158,6 +158,7 @@ def test_verdict_follows_from_the_number_and_from_the_size():
     assert claim.verdict(Finding(1.03, ""), full_size=True) is Verdict.DOES_NOT_HOLD
     assert claim.verdict(Finding(float("nan"), ""), full_size=True) is Verdict.DOES_NOT_HOLD
     assert claim.verdict(None, full_size=True) is Verdict.NOT_MEASURED
+    assert claim.verdict(Finding(None, "too small to tell"), full_size=False) is Verdict.NOT_MEASURED
 
 
 @pytest.mark.parametrize(

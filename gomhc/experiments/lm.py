@@ -30,6 +30,8 @@ MIXINGS = {
     "go-s2": "go:expressivity=2",
 }
 """Name in records -> name in a recipe."""
+FEWEST_STEPS = 500
+"""Behind the warm-up the gradient settles for some hundreds of steps; with fewer, how steady it is cannot be told."""
 POINTS = 300
 """Of a curve, in a record."""
 
@@ -157,10 +159,18 @@ class TinyLanguageModel(Experiment):
             "lm-loss": Finding(
                 apart, f"{min(losses.values()):.3f} to {max(losses.values()):.3f}: {apart:.1%} apart ({size})"
             ),
-            "lm-hc": Finding(hc, f"{hc:.2f} times the largest of theirs ({size})"),
-            "lm-jitter": Finding(spread, f"{min(jitters.values()):.3f} to {max(jitters.values()):.3f} ({size})"),
+            "lm-hc": self._steadiness(records, hc, f"{hc:.2f} times the largest of theirs ({size})"),
+            "lm-jitter": self._steadiness(
+                records, spread, f"{min(jitters.values()):.3f} to {max(jitters.values()):.3f} ({size})"
+            ),
             "lm-d8": Finding(go / krom - 1, f"go {go:.3f}, KromHC {krom:.3f} ({size})"),
         }
+
+    @staticmethod
+    def _steadiness(records: Sequence[Record], value: float, text: str) -> Finding:
+        if LanguageModel(**records[0].configuration).training.steps < FEWEST_STEPS:
+            return Finding(None, f"too few steps to tell: {text}")
+        return Finding(value, text)
 
     @staticmethod
     def _size(record: Record) -> str:

@@ -58,7 +58,7 @@ class TimesOfMaps(Experiment):
         ratio = times[ITERATIONS] / times[SOLVE]
         ours, lite = times[ITERATIONS] / times["go"], times["go"] / times[PRODUCT]
         text = (
-            f"{ratio:.2g} times; go as this library runs it: {ours:.2g} times, "
-            f"and {lite:.2g} times as long as mHC-lite's product"
+            f"{ratio:.3g} times; go as this library runs it: {ours:.3g} times, "
+            f"and {lite:.3g} times as long as mHC-lite's product"
         )
         return {"no-kernels": Finding(ratio, text)}
