@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gomhc import kernels, models
+from gomhc import kernels, models, statistics
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
@@ -46,4 +46,5 @@ __all__ = [
     "models",
     "parameter_groups",
     "readout",
+    "statistics",
 ]

@@ -244,11 +244,14 @@ def test_compiled_run_is_near_the_eager_one(recipe: Recipe, tmp_path: Path) -> N
     assert_nearly_same_run(tmp_path / "compiled", tmp_path / "eager")
 
 
-def test_loss_that_is_not_finite_stops_the_run_and_names_step_and_layer(recipe: Recipe, tmp_path: Path) -> None:
-    poison = Disturbing(
-        3, lambda model: model.get_parameter("blocks.1.feed_forward.branch.up.weight").data.fill_(torch.nan)
-    )
-    with pytest.raises(NotFinite, match=r"at step 4 the loss is nan .* is blocks\.1\.feed_forward\.branch\.up\."):
+@pytest.mark.parametrize(("step", "what"), [(5, "loss"), (4, "validation loss")])
+def test_loss_that_is_not_finite_stops_the_run_and_names_step_and_layer(
+    recipe: Recipe, tmp_path: Path, step: int, what: str
+) -> None:
+    weight = "blocks.1.feed_forward.branch.up.weight"
+    poison = Disturbing(step - 1, lambda model: model.get_parameter(weight).data.fill_(torch.nan))
+    where = r"blocks\.1\.feed_forward\.branch\.up\."
+    with pytest.raises(NotFinite, match=rf"at step {step} the {what} is nan.* not finite is {where}"):
         train(recipe, tmp_path / "run", CPU, poison)
     assert checkpoint.steps(tmp_path / "run")[-1] == SAVE_EVERY
     assert all(torch.isfinite(weight).all() for weight in weights(tmp_path / "run").values())

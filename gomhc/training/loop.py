@@ -233,7 +233,10 @@ class Trainer:
             where = f"the gradient of {weight}"
         where = self.world.first(where) or "no single layer"
         left = checkpoint.folder_of(self.folder, checkpoint.steps(self.folder)[-1])
-        return f"at step {self.step} {what}; the first that is not finite is {where}. The last good checkpoint is {left}; try a lower learning rate, or precision float32"
+        return (
+            f"at step {self.step} {what}; the first that is not finite is {where}. The last good checkpoint is {left}; "
+            f"try a lower learning rate, or precision float32"
+        )
 
     def log(self, record: Record) -> None:
         """Keep a record."""
