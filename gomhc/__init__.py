@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gomhc import inspection, kernels, models
+from gomhc import inspection, kernels, models, statistics
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
@@ -59,6 +59,7 @@ __all__ = [
     "parameter_groups",
     "readout",
     "register_architecture",
+    "statistics",
     "swap_mixing",
     "upcycle",
 ]

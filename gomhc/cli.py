@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -31,11 +34,19 @@ from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.inspection import Inspection, inspect
 from gomhc.inspection.findings import findings
+from gomhc.judge import cost, evaluation
+from gomhc.judge.judgement import Judgement
+from gomhc.judge.options import Options
+from gomhc.judge.protocol import Prompts, Protocol
+from gomhc.judge.store import Question, Store
+from gomhc.judge.stories import Story, load_openings
+from gomhc.judge.tables import all_tables
 from gomhc.recipes import DEFAULT, RECIPES
-from gomhc.report import tables
+from gomhc.report import judge_tables, tables
 from gomhc.report.inspection_table import inspection_table
 from gomhc.report.progress import TrainingProgress
-from gomhc.results.record import Store, write_atomically
+from gomhc.results.record import Store as RecordStore
+from gomhc.results.record import write_atomically
 from gomhc.training import Execution, NotFinite, Recipe, load_run
 from gomhc.training import resume as resume_training
 from gomhc.training import train as start_training
@@ -49,6 +60,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_LINES = 40
 """Of progress, where there is no terminal."""
+MOST_TROUBLES = 5
+"""Of an endpoint that are told, each once."""
 
 SAMPLE_TEXT = (
     "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and "
@@ -145,7 +158,7 @@ def reproduce(
     if jobs < 1:
         sys.exit(f"--jobs must be at least 1, got {jobs}")
     report, schedule = _report_modules()
-    store = Store(out / "records")
+    store = RecordStore(out / "records")
     planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
     for problem in planned.damaged:
         print(f"damaged record: {problem}; running it again", file=sys.stderr)
@@ -160,6 +173,29 @@ def reproduce(
     print(path)
     if errors:
         sys.exit(f"{len(errors)} runs failed; the page tells how")
+
+
+@app.command
+def judge(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    options: Annotated[Options, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes],
+) -> None:
+    """Have language models score the stories of trained models: grammar, creativity and consistency, 1 to 10.
+
+    Every answer is kept at once and never asked for again: after an interruption, run the same command. The key is read
+    from the environment variable OPENAI_API_KEY and written nowhere.
+
+    Args:
+        runs: Directories of `gomhc train`, or files of stories: lines of {"opening": "...", "completion": "..."}.
+        options: Everything else.
+    """
+    try:
+        with Store(options.store) as store:
+            _judge(runs, options, store)
+    except sqlite3.Error as error:
+        sys.exit(f"gomhc judge: {options.store}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"interrupted; answers are kept in {options.store}, and the same command goes on from there")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +318,95 @@ def main() -> None:
         sys.exit(f"error: {error}")
 
 
+def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
+    """Sample, ask, tell."""
+    if not runs:
+        raise ValueError("give at least one RUN: a directory of `gomhc train`, or a file of stories")
+    openings = load_openings(options.openings)
+    protocol = Protocol(prompts=Prompts.load(options.prompts), settings=options.settings)
+    models = {}
+    for run, label in zip(runs, evaluation.labels(runs), strict=True):
+        watch = partial(_with_progress, total=len(openings), describe=partial(_story_of, label))
+        models[label] = evaluation.stories_of(run, openings, options.sampling, store, watch)
+    questions = evaluation.all_questions(models, options.model, options.trials, protocol.key)
+    to_ask = [question for question in questions if store.answer(question) is None]
+    if options.dry_run:
+        _print_cost(len(questions), to_ask, options, protocol)
+        return
+    if to_ask:
+        store.keep_questions(protocol.key, protocol.text, (question.story for question in to_ask))
+        _ask(to_ask, protocol, options, store)
+    found = evaluation.judgement(models, options.model, options.trials, protocol.key, store)
+    for table in all_tables(found):
+        _table_console().print(judge_tables.terminal_table(table))
+    _print_spent(questions, options, store)
+    if options.out is not None:
+        _write_judgement(options.out, found)
+    without = sum(store.answer(question) is None for question in to_ask)
+    if without:
+        sys.exit(f"gomhc judge: {without} questions got no answer; the same command asks them again")
+
+
+def _story_of(label: str, _: Story) -> str:
+    return f"stories of {label}"
+
+
+def _ask(questions: Sequence[Question], protocol: Protocol, options: Options, store: Store) -> None:
+    try:
+        from gomhc.judge.asking import EndpointError, ask
+    except ModuleNotFoundError as error:
+        sys.exit(f"gomhc judge needs {error.name}; install it with: pip install 'gomhc[judge]'")
+    told: set[str] = set()
+
+    def tell(trouble: str) -> None:
+        if trouble not in told and len(told) < MOST_TROUBLES:
+            told.add(trouble)
+            print(f"no answer yet: {trouble}; asking again", file=sys.stderr, flush=True)
+
+    answered = ask(questions, protocol, options.asking, store, tell)
+    try:
+        for _ in _with_progress(answered, len(questions), lambda question: f"asked {question.judge}"):
+            pass
+    except EndpointError as error:
+        sys.exit(f"gomhc judge: {error} (answers are kept in {options.store}; the same command goes on from there)")
+
+
+def _print_cost(total: int, to_ask: Sequence[Question], options: Options, protocol: Protocol) -> None:
+    for name in options.model:
+        found = cost.estimate([question for question in to_ask if question.judge == name], protocol)
+        print(f"{name}: {found.questions:,} calls, about {found.tell(options.prices(name))}")
+    print(f"{total - len(to_ask):,} of {total:,} questions are answered already; nothing was asked now")
+
+
+def _print_spent(questions: Sequence[Question], options: Options, store: Store) -> None:
+    for name in options.model:
+        found = cost.spent([question for question in questions if question.judge == name], store)
+        print(f"{name}: {found.questions:,} answers, {found.tell(options.prices(name))}")
+
+
+def _write_judgement(directory: Path, found: Judgement) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {
+        "judge.md": judge_tables.markdown(found),
+        "judge.tex": judge_tables.latex(found),
+        "judge.html": judge_tables.html_page(found),
+        "judge.json": found.to_json(),
+    }
+    for name, text in files.items():
+        _replace(directory / name, text)
+    print(f"wrote {', '.join(files)} to {directory}")
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    with beside.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(file)
+
+
 def _is_option(argument: str) -> bool:
     return argument.startswith("-") and argument not in ("-h", "--help")
 
@@ -322,6 +447,12 @@ def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
     except KeyboardInterrupt:
         left = len(to_do) - finished
         sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+    except BrokenExecutor as error:
+        reason = str(error).splitlines()[0]
+        sys.exit(
+            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
+        )
     return errors
 
 

@@ -67,5 +67,5 @@ def test_without_the_extra_the_command_says_what_to_install():
 
 
 def test_the_core_does_not_import_the_extras():
-    code = "import sys, gomhc; sys.exit(bool({'tyro', 'rich', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    code = "import sys, gomhc; sys.exit(bool({'tyro', 'rich', 'scipy', 'matplotlib', 'openai'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -173,9 +173,27 @@ def test_unknown_targets_are_refused() -> None:
 
 
 def test_problem_of_the_published_inputs_is_larger_by_the_square_of_the_streams() -> None:
-    usual, counted = (
-        draw_problem(Task(num_streams=5, inputs=inputs), torch.Generator().manual_seed(0))
-        for inputs in ("mask", "count")
-    )
-    assert isinstance(usual, Problem)
+    tasks = Task(num_streams=5), Task(num_streams=5, inputs="count")
+    usual, counted = (draw_problem(task, torch.Generator().manual_seed(0)) for task in tasks)
     torch.testing.assert_close(counted.input_moment, 25 * usual.input_moment)
+
+
+def test_learned_read_moves_as_autograd_says() -> None:
+    task = Task(num_streams=3, num_targets=4, num_samples=20, objective="read-learned")
+    training = Training(num_epochs=30, learning_rate=1e-2)
+    go = Orthostochastic(num_streams=3)
+    problem = draw_problem(task, torch.Generator().manual_seed(0))
+    start = start_logits(go, "uniform", 4, torch.Generator().manual_seed(1))
+    found = torch.stack([epoch.losses for epoch in train(go, task, training, problem, start, seed=5)])
+    read = problem.read.float() + 0.1 * torch.randn(4, 3, generator=torch.Generator().manual_seed(5))
+    logits, read = start.clone().requires_grad_(), read.requires_grad_()
+    optimizer = torch.optim.Adam([logits, read], lr=1e-2, eps=1e-6)
+    _, inputs, outputs = samples(task)
+    wanted = torch.einsum("ti, tni -> tn", problem.read, outputs)
+    for epoch in range(31):
+        mixed = inputs.float() @ go(logits).mT
+        losses = (torch.einsum("ti, tni -> tn", read, mixed) - wanted.float()).square().mean(1)
+        torch.testing.assert_close(found[epoch], losses.detach(), rtol=1e-4, atol=1e-7)
+        optimizer.zero_grad()
+        losses.mean().backward()
+        optimizer.step()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 from gomhc.data.download import Remote, sha256
 from gomhc.data.stories import stories
@@ -44,6 +45,9 @@ SHAKESPEARE = Remote(
 
 class Corpus(ABC):
     """Documents to train on and documents to validate on; both can be read more than once."""
+
+    alphabet: ClassVar[str] = ""
+    """Characters that a tokenizer of characters knows even if no document has them."""
 
     @property
     @abstractmethod
@@ -110,6 +114,8 @@ class Files(Corpus):
 @dataclass(frozen=True)
 class Stories(Corpus):
     """Those of our own grammar."""
+
+    alphabet: ClassVar[str] = "".join(map(chr, range(32, 127)))  # so that a prompt may have any name in it
 
     @property
     def fingerprint(self) -> str:

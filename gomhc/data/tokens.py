@@ -29,7 +29,7 @@ Tokens = NDArray[np.unsignedinteger]
 Batch = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Tokens, and those that follow each of them."""
 
-FORMAT = 1
+FORMAT = 2
 """Of the files on disk; a change makes them anew."""
 
 
@@ -59,7 +59,7 @@ def _tokenizer(corpus: Corpus, name: str) -> Tokenizer:
     if name != "character":
         return BytePairTokenizer(name)
     has_end = next(iter(_from_second(corpus.train())), None) is not None
-    return CharacterTokenizer.of(chain(corpus.train(), corpus.validation()), has_end)
+    return CharacterTokenizer.of(chain([corpus.alphabet], corpus.train(), corpus.validation()), has_end)
 
 
 def _from_second(documents: Iterable[str]) -> Iterable[str]:

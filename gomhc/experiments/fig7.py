@@ -27,7 +27,7 @@ class Fig7(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        noises = (1e-3, 1e-1) if scale == "quick" else NOISES
+        noises = (1e-2, 1e-1) if scale == "quick" else NOISES
         targets, epochs = (
             (16, {"adam": 5000, "sgd": 5000}) if scale == "quick" else (64, {"adam": 20_000, "sgd": 60_000})
         )
@@ -45,7 +45,7 @@ class Fig7(Experiment):
             worst = min(shares)
             found["fig7-advantage"] = Finding(worst, f"at {worst:.0%} of epochs (even on a logarithmic axis)")
         for claim, kind in (("fig7-tenfold", adam), ("sgd-faster", sgd)):
-            pairs = {noise: ratio(kind, "converged", "mhc-lite", "go-s2", noise=noise) for noise in NOISES}
+            pairs = {noise: self._sooner(kind, noise) for noise in NOISES}
             ratios = {noise: value for noise, value in pairs.items() if value is not None}
             if ratios:
                 text = ", ".join(f"{value:.1f} times (ε = {noise:g})" for noise, value in ratios.items())
@@ -55,6 +55,15 @@ class Fig7(Experiment):
             worst = max(abs(value - 1) for value in finals)
             found["fig7-same"] = Finding(worst, f"differ by {worst:.2%} at most")
         return found
+
+    def _sooner(self, records: Sequence[Record], noise: float) -> float | None:
+        """Epochs mHC-lite takes to within 5 % of its last loss over those that go-mHC takes to the same loss."""
+        pair = [select(records, noise=noise, method=method) for method in ("go-s2", "mhc-lite")]
+        if not all(len(found) == 1 for found in pair):
+            return None
+        go, lite = (found[0].metrics for found in pair)
+        there = [epoch for epoch, loss in zip(go["epochs"], go["loss"], strict=True) if loss <= 1.05 * lite["final"]]
+        return lite["converged"] / max(1, there[0]) if there else 0.0
 
     def _ahead(self, records: Sequence[Record], noise: float) -> float | None:
         """Share of the kept epochs after the first at which go-mHC's loss is no more than 1 % above the other's."""

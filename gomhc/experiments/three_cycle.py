@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gomhc.birkhoff import Orthostochastic
+from gomhc.birkhoff import SAMPLERS, Orthostochastic
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.spectra import ReachRun
@@ -26,7 +26,7 @@ NUM_CELLS = 121
 """Of the grid, a side."""
 SCALES = (0.1, 0.3, 1.0, 3.0)
 """Of the logits, in turn: small ones lie near the identity, which random rotations rarely come close to."""
-NUM_SHOWN = 1500
+NUM_SHOWN = 700
 """Matrices whose coordinates are kept for the views in three dimensions."""
 
 
@@ -54,17 +54,18 @@ class SliceRun(Run):
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)
         go = Orthostochastic(num_streams=3, expressivity=self.expressivity)
-        counts, matrices = np.zeros((NUM_CELLS, NUM_CELLS), dtype=np.int64), torch.zeros(0, 3, 3)
+        counts = np.zeros((NUM_CELLS, NUM_CELLS), dtype=np.int64)
         for chunk in range(self.num_samples // CHUNK):
             logits = SCALES[chunk % len(SCALES)] * torch.randn(CHUNK, go.num_logits, generator=generator)
             matrices = go.matrix(logits).roll(chunk // len(SCALES) % 3, dims=2)  # the set is closed under permutations
             counts += grid_counts(project(matrices))
         reach = ReachRun(method=f"go-s{self.expressivity}", num_streams=3, num_targets=self.num_targets, seed=self.seed)
+        shown = SAMPLERS["haar-orthogonal"](3, NUM_SHOWN, generator, expressivity=self.expressivity)
         return {
             "histogram": counts.tolist(),
             "share": covered_share(counts),
             "spectrum_share": reach.execute()["share"],
-            "points": view(matrices[:NUM_SHOWN].double()).round(decimals=3).tolist(),
+            "points": view(shown).round(decimals=3).tolist(),
             "vertices": view(permutation_matrices(3, torch.zeros(0, dtype=torch.float64))).tolist(),
         }
 

@@ -81,7 +81,9 @@ def call(name: str, **arguments: Tensor | float) -> None:
     """Run one operation on torch's number of threads; tensors are handed over by address, as tasks.h names them."""
     found = library()
     assert found is not None
-    tensors = [value for value in arguments.values() if isinstance(value, Tensor)]
-    assert all(tensor.is_contiguous() and tensor.dtype == torch.float32 for tensor in tensors)
-    values = {key: value.data_ptr() if isinstance(value, Tensor) else value for key, value in arguments.items()}
-    getattr(found, f"gomhc_{name}")(ctypes.byref(TASKS[name](**values)), torch.get_num_threads())
+    for key, value in arguments.items():
+        if isinstance(value, Tensor):
+            assert value.is_contiguous()
+            assert value.dtype == torch.float32
+            arguments[key] = value.data_ptr()
+    getattr(found, f"gomhc_{name}")(TASKS[name](**arguments), torch.get_num_threads())

@@ -6,6 +6,7 @@ d = num_streams, s = expressivity, p = number of logits, c = channels, k = 2d + 
 """
 # No `from __future__ import annotations` here: torch makes the operators' schemas of the annotations themselves.
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,8 +16,20 @@ from gomhc.kernels import orthostochastic as plain
 from gomhc.kernels.library import call
 from gomhc.kernels.precision import without_autocast
 
+# The map's operators are registered piece by piece: what torch.library.custom_op wraps around a call takes as long as
+# the map of a thousand matrices.
+_library = torch.library.Library("gomhc", "FRAGMENT")
 
-@torch.library.custom_op("gomhc::orthostochastic", mutates_args=(), device_types="cpu")
+
+def _operator(function: Callable[..., Tensor]) -> Any:
+    """The operator gomhc::<name of the function>, which is its version for the CPU."""
+    name, schema = function.__name__, torch.library.infer_schema(function, mutates_args=())
+    _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+    _library.impl(name, function, "CPU")
+    return getattr(torch.ops.gomhc, name).default
+
+
+@_operator
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d)."""
     logits = logits.contiguous()
@@ -25,12 +38,7 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     return matrix
 
 
-@orthostochastic.register_fake
-def _(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    return logits.new_empty(*logits.shape[:-1], num_streams, num_streams)
-
-
-@torch.library.custom_op("gomhc::orthostochastic_backward", mutates_args=(), device_types="cpu")
+@_operator
 def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """The gradient at the logits, from that at the matrix; nothing is kept from forward but the logits."""
     logits, grad = logits.contiguous(), grad.contiguous()
@@ -39,25 +47,37 @@ def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, exp
     return out
 
 
-@orthostochastic_backward.register_fake
-def _(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+def _fake_map(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    return logits.new_empty(*logits.shape[:-1], num_streams, num_streams)
+
+
+def _fake_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-def _map_setup(ctx: Any, inputs: tuple[Tensor, int, int], output: Tensor) -> None:
-    logits, ctx.num_streams, ctx.expressivity = inputs
-    ctx.save_for_backward(logits)
+class _Map(torch.autograd.Function):
+    """The map with its gradient, around the operator itself."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
+        ctx.save_for_backward(logits)
+        ctx.num_streams, ctx.expressivity = num_streams, expressivity
+        with torch._C._AutoDispatchBelowAutograd():
+            matrix: Tensor = orthostochastic(logits, num_streams, expressivity)
+        return matrix
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (logits,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: the plain version has all of them
+            matrix = plain.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
+            return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0], None, None
+        return orthostochastic_backward(logits, grad, ctx.num_streams, ctx.expressivity), None, None
 
 
-def _map_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    (logits,) = ctx.saved_tensors
-    if torch.is_grad_enabled():  # a second derivative is wanted: the plain version has all of them
-        matrix = plain.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
-        return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0], None, None
-    return orthostochastic_backward(logits, grad, ctx.num_streams, ctx.expressivity), None, None
-
-
-orthostochastic.register_autograd(_map_backward, setup_context=_map_setup)
+_library.impl("orthostochastic", _Map.apply, "Autograd")
+torch.library.register_fake("gomhc::orthostochastic", _fake_map)
+torch.library.register_fake("gomhc::orthostochastic_backward", _fake_map_backward)
 
 
 @torch.library.custom_op("gomhc::read", mutates_args=(), device_types="cpu")
@@ -276,7 +296,7 @@ def _triton() -> Any:
     return triton_kernels
 
 
-@orthostochastic.register_kernel("cuda")
+@torch.library.impl(_library, "orthostochastic", "CUDA")
 def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """As above, by Triton."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
@@ -284,7 +304,7 @@ def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) 
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
-@orthostochastic_backward.register_kernel("cuda")
+@torch.library.impl(_library, "orthostochastic_backward", "CUDA")
 def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """As above, by Triton."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])

@@ -15,6 +15,7 @@ d = num_streams, N = num_samples, e = noise
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -139,8 +140,14 @@ def nearest_with_unit_sums(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor,
 
 def quadratic(difference: Float[Tensor, "targets rows d"], problem: Problem) -> Float[Tensor, " targets"]:
     """L = <D S, D> - 2 <D, C> + c."""
-    inner = difference @ problem.input_moment - 2 * problem.noise_moment
-    return (inner * difference).sum((-2, -1)) + problem.noise_power
+    return _quadratic(difference, problem)[0]
+
+
+def _quadratic(difference: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """L, and its gradient 2 (D S - C)."""
+    half = torch.baddbmm(problem.noise_moment, difference, problem.input_moment, beta=-1)
+    losses = ((half - problem.noise_moment) * difference).sum((-2, -1)) + problem.noise_power
+    return losses, 2 * half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,45 +196,77 @@ def train(
     """
     generator = torch.Generator().manual_seed(seed)
     problem = Problem(*(part.float() for part in problem))
-    loss_of = _objective(task, problem, generator)
-    read = problem.read + 0.1 * torch.randn(problem.read.shape, generator=generator)
-    learned = [start.clone().requires_grad_(), read.requires_grad_()]
-    optimizer = _optimizer(training, learned if task.objective == "read-learned" else learned[:1])
-    logits = learned[0]
+    logits = start.clone().requires_grad_(parametrization.num_logits > 0)
+    read = problem.read.clone()
+    if task.objective == "read-learned":
+        read += 0.1 * torch.randn(read.shape, generator=generator)
+    step = OPTIMIZERS[training.optimizer](training, logits.detach(), read)
     for epoch in range(training.num_epochs + 1):
         matrices = parametrization.matrix(logits)
-        losses = loss_of(matrices, learned[1] if task.objective == "read-learned" else problem.read)
-        yield Epoch(_reported(task, problem, matrices, losses).detach(), matrices.detach())
-        if epoch == training.num_epochs or not losses.requires_grad:
+        with torch.no_grad():
+            found = _evaluate(task, problem, matrices.detach(), read, generator)
+        yield Epoch(found.losses, matrices.detach())
+        if epoch == training.num_epochs or not matrices.requires_grad:
             continue
-        optimizer.zero_grad()
-        losses.mean().backward()
-        optimizer.step()
+        (slope,) = torch.autograd.grad(matrices, logits, found.matrices / task.num_targets)
+        step(slope, found.read / task.num_targets)
 
 
-def _objective(task: Task, problem: Problem, generator: torch.Generator) -> Callable[[Tensor, Tensor], Tensor]:
-    """(matrices, read) -> the loss of each target."""
+class _Evaluated(NamedTuple):
+    """Losses, and the gradient of their sum at the matrices and at the weights of the read."""
+
+    losses: Tensor
+    matrices: Tensor
+    read: Tensor
+
+
+def _evaluate(task: Task, problem: Problem, matrices: Tensor, read: Tensor, generator: torch.Generator) -> _Evaluated:
+    """The derivatives by hand: for matrices this small, autograd would take longer than all else."""
+    unused = torch.zeros_like(read)
     if task.objective == "streams":
-        return lambda matrices, read: quadratic(matrices - problem.target, problem)
+        return _Evaluated(*_quadratic(matrices - problem.target, problem), unused)
     if task.objective == "matrix":
-        return lambda matrices, read: _matrix_loss(matrices, problem.target, task.noise, generator)
+        return _Evaluated(*_matrix_loss(matrices - problem.target, task.noise, generator), unused)
     wanted = torch.einsum("ti, tij -> tj", problem.read, problem.target)
-    return lambda matrices, read: quadratic((torch.einsum("ti, tij -> tj", read, matrices) - wanted)[:, None], problem)
+    losses, slope = _quadratic((torch.einsum("ti, tij -> tj", read, matrices) - wanted)[:, None], problem)
+    at_read = (matrices @ slope.mT)[..., 0] if task.objective == "read-learned" else unused
+    return _Evaluated(losses, read[..., None] * slope, at_read)
 
 
-def _matrix_loss(matrices: Tensor, target: Tensor, noise: float, generator: torch.Generator) -> Tensor:
-    """Mean over entries of (B - T - xi)²."""
-    return (matrices - target - noise * torch.rand(target.shape, generator=generator)).square().mean((1, 2))
+def _matrix_loss(difference: Tensor, noise: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Mean over entries of (D - xi)², and its gradient; the loss is what it is on average, for sums of D are zero."""
+    entries = difference[0].numel()
+    drawn = noise * torch.rand(difference.shape, generator=generator)
+    return difference.square().mean((1, 2)) + noise**2 / 3, 2 * (difference - drawn) / entries
 
 
-def _reported(task: Task, problem: Problem, matrices: Tensor, losses: Tensor) -> Tensor:
-    """The loss itself, or where its noise is drawn anew each epoch what it is on average: sums of B and T are equal."""
-    if task.objective != "matrix":
-        return losses
-    return (matrices - problem.target).square().mean((1, 2)) + task.noise**2 / 3
+Step = Callable[[Tensor, Tensor], None]
+"""Gradients at the logits and at the read -> both are moved."""
 
 
-def _optimizer(training: Training, learned: list[Tensor]) -> torch.optim.Optimizer:
-    if training.optimizer == "sgd":
-        return torch.optim.SGD(learned, lr=training.learning_rate)
-    return torch.optim.Adam(learned, lr=training.learning_rate, eps=training.epsilon, fused=True)
+def _adam(training: Training, *parameters: Tensor) -> Step:
+    """As torch.optim.Adam, whose step takes as long as the rest of an epoch of matrices this small."""
+    means = [torch.zeros_like(parameter) for parameter in parameters]
+    squares = [torch.zeros_like(parameter) for parameter in parameters]
+    count = itertools.count(1)
+
+    def step(*slopes: Tensor) -> None:
+        t = next(count)
+        for parameter, mean, square, slope in zip(parameters, means, squares, slopes, strict=True):
+            mean.lerp_(slope, 1 - 0.9)
+            square.mul_(0.999).addcmul_(slope, slope, value=1 - 0.999)
+            deviation = (square / (1 - 0.999**t)).sqrt_().add_(training.epsilon)
+            parameter.addcdiv_(mean, deviation, value=-training.learning_rate / (1 - 0.9**t))
+
+    return step
+
+
+def _sgd(training: Training, *parameters: Tensor) -> Step:
+    def step(*slopes: Tensor) -> None:
+        for parameter, slope in zip(parameters, slopes, strict=True):
+            parameter.sub_(slope, alpha=training.learning_rate)
+
+    return step
+
+
+OPTIMIZERS: dict[Optimizer, Callable[..., Step]] = {"adam": _adam, "sgd": _sgd}

@@ -6,15 +6,18 @@
 //
 // I + A has symmetric part I, so elimination needs no pivots; but without them its error grows with the square of the
 // logits. Lanes are float while every logit of the block is at most FLOAT_LIMIT, and double beyond. What float leaves of
-// the sums is then divided out.
+// the sums is then taken out again.
 // d = streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 
-constexpr int TILE = 8;  // vectors that are kept in registers
+constexpr int TILE = 4;  // columns of two rows that are kept in registers
 constexpr int BLOCK = GOMHC_VECTOR_BYTES / int(sizeof(float));  // matrices that are looked at together
 
 template <typename T> struct Lane {
     typedef T Vector __attribute__((vector_size(GOMHC_VECTOR_BYTES)));
     static constexpr int COUNT = GOMHC_VECTOR_BYTES / int(sizeof(T));
+    typedef float Row __attribute__((vector_size(COUNT * sizeof(float))));
+    // A row in memory. Copied by memcpy it would pass in halves, and wait for both where it is read as a whole.
+    typedef float Place __attribute__((vector_size(COUNT * sizeof(float)), aligned(sizeof(float)), may_alias));
 };
 
 // One step of transposing a square tile: numbers whose place differs in bit H change sides. L = lanes
@@ -34,17 +37,19 @@ template <typename V, size_t L, size_t H = L / 2> static inline void transpose(V
 // `width` numbers of each of the lanes' rows -> one vector a number. Lanes beyond `count` repeat the last row.
 template <typename T> static inline void load(typename Lane<T>::Vector *to, const float *rows, int width, int count) {
     constexpr int L = Lane<T>::COUNT;
-    typedef float Row __attribute__((vector_size(L * sizeof(float))));
+    using Row = typename Lane<T>::Row;
+    using Place = typename Lane<T>::Place;
     if (width < L) {
         for (int i = 0; i < width; i++)
             for (int lane = 0; lane < L; lane++) to[i][lane] = T(rows[int64_t(std::min(lane, count - 1)) * width + i]);
         return;
     }
+    const float *starts[L];
+    for (int lane = 0; lane < L; lane++) starts[lane] = rows + int64_t(std::min(lane, count - 1)) * width;
     for (int done = 0; done < width; done += L) {
         const int first = std::min(done, width - L);  // the last tile may overlap the one before
         Row tile[L];
-        for (int lane = 0; lane < L; lane++)
-            std::memcpy(&tile[lane], rows + int64_t(std::min(lane, count - 1)) * width + first, sizeof(Row));
+        for (int lane = 0; lane < L; lane++) tile[lane] = *reinterpret_cast<const Place *>(starts[lane] + first);
         transpose<Row, L>(tile);
         for (int i = 0; i < L; i++) to[first + i] = __builtin_convertvector(tile[i], typename Lane<T>::Vector);
     }
@@ -52,10 +57,10 @@ template <typename T> static inline void load(typename Lane<T>::Vector *to, cons
 
 template <typename T> static inline void store(float *rows, const typename Lane<T>::Vector *from, int width, int count) {
     constexpr int L = Lane<T>::COUNT;
-    typedef float Row __attribute__((vector_size(L * sizeof(float))));
-    const int lanes = std::min(count, L);
+    using Row = typename Lane<T>::Row;
+    using Place = typename Lane<T>::Place;
     if (width < L) {
-        for (int lane = 0; lane < lanes; lane++)
+        for (int lane = 0; lane < std::min(count, L); lane++)
             for (int i = 0; i < width; i++) rows[int64_t(lane) * width + i] = float(from[i][lane]);
         return;
     }
@@ -64,134 +69,166 @@ template <typename T> static inline void store(float *rows, const typename Lane<
         Row tile[L];
         for (int i = 0; i < L; i++) tile[i] = __builtin_convertvector(from[first + i], Row);
         transpose<Row, L>(tile);
-        for (int lane = 0; lane < lanes; lane++)
-            std::memcpy(rows + int64_t(lane) * width + first, &tile[lane], sizeof(Row));
+        for (int lane = 0; lane < L; lane++)
+            if (lane < count) *reinterpret_cast<Place *>(rows + int64_t(lane) * width + first) = tile[lane];
     }
 }
 
-// N is n where it is known when compiling, and 0 where it is not.
-template <typename T, int N> struct Rotation {
+// D and S are d and s where they are known when compiling, and 0 where they are not.
+template <typename T, int D, int S> struct Rotation {
     using V = typename Lane<T>::Vector;
-    const int n, d, s;
+    const int given_d, given_s;
     V *k, *g, *h;      // n x n each: K, and scratch of backward
     V *logits, *image;  // p and d x d of them, as they come in or go out
 
     Rotation(int d, int s, V *memory)
-        : n(N ? N : d * s), d(d), s(s), k(memory), g(k + n * n), h(g + n * n), logits(h + n * n), image(logits + n * n) {}
+        : given_d(d), given_s(s), k(memory), g(k + n() * n()), h(g + n() * n()), logits(h + n() * n()),
+          image(logits + n() * n()) {}
+
+    int d() const { return D ? D : given_d; }
+    int s() const { return S ? S : given_s; }
+    int n() const { return d() * s(); }
 
     static size_t bytes(int n) { return size_t(5) * n * n * sizeof(V); }
 
     // K = (I + A)^{-1} by Gauss and Jordan, in place.
     inline void invert() const {
-        const int size = N ? N : n;
+        const int size = n();
         const V *z = logits;
         for (int i = 0; i < size; i++) {
             k[i * size + i] = V{} + T(1);
             for (int j = i + 1; j < size; j++, z++) k[i * size + j] = *z, k[j * size + i] = -*z;
         }
-        int c = 0;
-        for (; c + 1 < size; c += 2) eliminate_two(c);
-        if (c < size) eliminate(c);
+        for (int c = 0; c + 1 < size; c += 2) eliminate_two(c);
+        if (size % 2) eliminate(size - 1);
     }
 
-    // Row c becomes that of the inverse of its pivot, and column c that of the others' share in it.
+    // Row c is divided by its pivot, and the others lose their share in it; column c makes room for the inverse's.
     inline void eliminate(int c) const {
-        const int size = N ? N : n;
-        const V inverse = T(1) / k[c * size + c];
-        for (int j = 0; j < size; j++) k[c * size + j] *= inverse;
-        k[c * size + c] = inverse;
+        const int size = n();
+        V *const pivot = k + c * size;
+        const V inverse = T(1) / pivot[c];
+        pivot[c] = V{} + T(1);
+        for (int j = 0; j < size; j++) pivot[j] *= inverse;
         for (int i = 0; i < size; i++) {
             if (i == c) continue;
-            const V factor = k[i * size + c];
-            k[i * size + c] = V{};
-            for (int j = 0; j < size; j++) k[i * size + j] -= factor * k[c * size + j];
+            V *const row = k + i * size;
+            const V factor = row[c];
+            row[c] = V{};
+            for (int j = 0; j < size; j++) row[j] -= factor * pivot[j];
         }
     }
 
     // The same for c and c + 1 at once, which halves how often the matrix is read and written.
     inline void eliminate_two(int c) const {
-        const int size = N ? N : n;
-        V *const first = k + c * size, *const second = first + size;
-        const V a = first[c], b = first[c + 1], e = second[c], f = second[c + 1];
+        const int size = n();
+        V *const upper = k + c * size, *const lower = upper + size;
+        const V a = upper[c], b = upper[c + 1], e = lower[c], f = lower[c + 1];
         const V scale = T(1) / (a * f - b * e);  // of a matrix with symmetric part at least I: never zero
         const V fa = f * scale, mb = -b * scale, me = -e * scale, af = a * scale;
+        upper[c] = lower[c + 1] = V{} + T(1), upper[c + 1] = lower[c] = V{};
         for (int j = 0; j < size; j++) {
-            const V one = first[j], two = second[j];
-            first[j] = fa * one + mb * two, second[j] = me * one + af * two;
+            const V one = upper[j], two = lower[j];
+            upper[j] = fa * one + mb * two, lower[j] = me * one + af * two;
         }
-        first[c] = fa, first[c + 1] = mb, second[c] = me, second[c + 1] = af;
-        V one[N ? N : LARGEST], two[N ? N : LARGEST];
-        for (int i = 0; i < size; i++) {
-            one[i] = k[i * size + c], two[i] = k[i * size + c + 1];
-            if (i != c && i != c + 1) k[i * size + c] = k[i * size + c + 1] = V{};
+        for (int i = 0; i + 1 < size; i += 2)
+            if (i != c) subtract<2>(i, c);
+        if (size % 2) subtract<1>(size - 1, c);
+    }
+
+    // Takes from some rows their share in rows c and c + 1, which are read once for all of them.
+    template <int ROWS> inline void subtract(int first, int c) const {
+        const int size = n();
+        V *const rows = k + first * size;
+        const V *const upper = k + c * size, *const lower = upper + size;
+        V one[ROWS], two[ROWS];
+        for (int i = 0; i < ROWS; i++) {
+            V *const row = rows + i * size;
+            one[i] = row[c], two[i] = row[c + 1];
+            row[c] = row[c + 1] = V{};
         }
-        for (int from = 0; from < size; from += TILE / 2) {
-            const int width = N && N % (TILE / 2) == 0 ? TILE / 2 : std::min(TILE / 2, size - from);
-            V upper[TILE / 2], lower[TILE / 2];
-            for (int j = 0; j < width; j++) upper[j] = first[from + j], lower[j] = second[from + j];
-            for (int i = 0; i < size; i++) {
-                if (i == c || i == c + 1) continue;
-                V *const row = k + i * size + from;
-                for (int j = 0; j < width; j++) row[j] -= one[i] * upper[j] + two[i] * lower[j];
-            }
+        for (int j = 0; j < size; j++) {
+            const V u = upper[j], l = lower[j];
+            for (int i = 0; i < ROWS; i++) rows[i * size + j] = rows[i * size + j] - one[i] * u - two[i] * l;
         }
     }
 
-    // out = left right; as much of a row of `out` as fits stays in registers.
+    // out = left right
     inline void multiply(V *out, const V *left, const V *right) const {
-        const int size = N ? N : n;
-        for (int from = 0; from < size; from += TILE)
-            for (int i = 0; i < size; i++) {
-                V row[TILE] = {};
-                const int width = N % TILE == 0 && N ? TILE : std::min(TILE, size - from);
-                for (int c = 0; c < size; c++) {
-                    const V factor = left[i * size + c];
-                    for (int j = 0; j < width; j++) row[j] += factor * right[c * size + from + j];
-                }
-                for (int j = 0; j < width; j++) out[i * size + from + j] = row[j];
-            }
+        const int size = n();
+        int from = 0;
+        for (; from + TILE <= size; from += TILE) columns<TILE>(out, left, right, from);
+        if constexpr (D * S == 0 || D * S % TILE != 0)  // GCC 12 warns of what this loop would do otherwise
+            for (; from < size; from++) columns<1>(out, left, right, from);
     }
 
-    inline V rotation(int i, int j) const { return T(2) * k[i * (N ? N : n) + j] - T(i == j ? 1 : 0); }
+    // Two rows at a time stay in registers; of an odd number of rows, the last one is computed twice.
+    template <int WIDTH> inline void columns(V *out, const V *left, const V *right, int from) const {
+        const int size = n();
+        for (int i = 0; i < size; i += 2) {
+            const int next = std::min(i + 1, size - 1);
+            V one[WIDTH] = {}, two[WIDTH] = {};
+            for (int c = 0; c < size; c++)
+                for (int j = 0; j < WIDTH; j++) {
+                    one[j] += left[i * size + c] * right[c * size + from + j];
+                    two[j] += left[next * size + c] * right[c * size + from + j];
+                }
+            for (int j = 0; j < WIDTH; j++) out[i * size + from + j] = one[j], out[next * size + from + j] = two[j];
+        }
+    }
+
+    // Unrolled below, so that most of its comparisons are decided when compiling.
+    inline V rotation(int i, int j) const { return T(2) * k[i * n() + j] - T(i == j ? 1 : 0); }
 
     inline void forward() const {
         invert();
+        const int d = this->d(), s = this->s();
+        const T share = T(1) / T(s);
+#pragma GCC unroll 4
         for (int i = 0; i < d; i++)
+#pragma GCC unroll 4
             for (int j = 0; j < d; j++) {
                 V sum{};
+#pragma GCC unroll 4
                 for (int a = i * s; a < i * s + s; a++)
+#pragma GCC unroll 4
                     for (int b = j * s; b < j * s + s; b++) {
                         const V q = rotation(a, b);
                         sum += q * q;
                     }
-                image[i * d + j] = sum / T(s);
+                image[i * d + j] = sum * share;
             }
         if (sizeof(T) == sizeof(float)) normalize();
     }
 
-    // Sums are off by what float arithmetic left, e; dividing by those of rows and then of columns leaves e squared.
+    // Sums are 1 + e, with what float arithmetic left as e; times 1 - e, rows and then columns, leaves e squared.
     inline void normalize() const {
+        const int d = this->d();
         for (int i = 0; i < d; i++) {
             V sum{};
             for (int j = 0; j < d; j++) sum += image[i * d + j];
-            const V factor = T(1) / sum;
+            const V factor = T(2) - sum;
             for (int j = 0; j < d; j++) image[i * d + j] *= factor;
         }
         for (int j = 0; j < d; j++) {
             V sum{};
             for (int i = 0; i < d; i++) sum += image[i * d + j];
-            const V factor = T(1) / sum;
+            const V factor = T(2) - sum;
             for (int i = 0; i < d; i++) image[i * d + j] *= factor;
         }
     }
 
     inline void backward() const {
         invert();
-        const int size = N ? N : n;
+        const int d = this->d(), s = this->s(), size = n();
+#pragma GCC unroll 4
         for (int i = 0; i < d; i++)
+#pragma GCC unroll 4
             for (int j = 0; j < d; j++) {
                 const V grad = image[i * d + j] * (T(2) / T(s));
+#pragma GCC unroll 4
                 for (int a = i * s; a < i * s + s; a++)
+#pragma GCC unroll 4
                     for (int b = j * s; b < j * s + s; b++) g[b * size + a] = grad * rotation(a, b);
             }
         multiply(h, k, g);  // g is G_Q^T, so h = (G_Q K^T)^T,
@@ -202,9 +239,9 @@ template <typename T, int N> struct Rotation {
     }
 };
 
-template <typename T, int N> static void run(const Map &task, int64_t start, int count, void *memory) {
-    const Rotation<T, N> matrix(task.d, task.s, static_cast<typename Lane<T>::Vector *>(memory));
-    const int p = matrix.n * (matrix.n - 1) / 2, dd = task.d * task.d;
+template <typename T, int D, int S> static void run(const Map &task, int64_t start, int count, void *memory) {
+    const Rotation<T, D, S> matrix(task.d, task.s, static_cast<typename Lane<T>::Vector *>(memory));
+    const int p = matrix.n() * (matrix.n() - 1) / 2, dd = task.d * task.d;
     for (int done = 0; done < count; done += Lane<T>::COUNT) {
         const int64_t first = start + done;
         load<T>(matrix.logits, task.logits + first * p, p, count - done);
@@ -231,29 +268,33 @@ static inline bool all_small(const float *numbers, int64_t count) {
     return largest <= limit;
 }
 
-template <int N> static void blocks(const Map &task, int64_t first, int64_t last) {
+template <int D, int S> static void blocks(const Map &task, int64_t first, int64_t last) {
     const int n = task.d * task.s, p = n * (n - 1) / 2;
-    std::vector<char> bytes(Rotation<double, N>::bytes(n) + 64);
+    std::vector<char> bytes(Rotation<double, D, S>::bytes(n) + 64);
     void *memory = bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
     for (int64_t block = first; block < last; block++) {
         const int64_t start = block * BLOCK;
         const int count = int(std::min<int64_t>(BLOCK, task.count - start));
         if (all_small(task.logits + start * p, int64_t(count) * p))
-            run<float, N>(task, start, count, memory);
+            run<float, D, S>(task, start, count, memory);
         else
-            run<double, N>(task, start, count, memory);
+            run<double, D, S>(task, start, count, memory);
     }
 }
 
 static void map(const Map &task, int64_t first, int64_t last) {
-    switch (task.d * task.s) {
-        case 2: return blocks<2>(task, first, last);
-        case 3: return blocks<3>(task, first, last);
-        case 4: return blocks<4>(task, first, last);
-        case 6: return blocks<6>(task, first, last);
-        case 8: return blocks<8>(task, first, last);
-        case 12: return blocks<12>(task, first, last);
-        case 16: return blocks<16>(task, first, last);
-        default: return blocks<0>(task, first, last);
+    static_assert(LARGEST < 100, "a size is two digits of d and two of s");
+    switch (100 * task.d + task.s) {
+        case 201: return blocks<2, 1>(task, first, last);
+        case 202: return blocks<2, 2>(task, first, last);
+        case 203: return blocks<2, 3>(task, first, last);
+        case 301: return blocks<3, 1>(task, first, last);
+        case 302: return blocks<3, 2>(task, first, last);
+        case 401: return blocks<4, 1>(task, first, last);
+        case 402: return blocks<4, 2>(task, first, last);
+        case 403: return blocks<4, 3>(task, first, last);
+        case 801: return blocks<8, 1>(task, first, last);
+        case 802: return blocks<8, 2>(task, first, last);
+        default: return blocks<0, 0>(task, first, last);
     }
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from gomhc.report.figures.training import curve_plot
+from gomhc.report.figures.training import curve_plot, legend
 from gomhc.report.page import Exhibit, Plot
 from gomhc.report.style import INK, new_figure
 from gomhc.results.record import Record, select
@@ -47,5 +47,5 @@ def _draw(records: Sequence[Record], noises: Sequence[float]) -> Figure:
         axes.fill_between((low, high), (low, high), (high, high), color="#009988", alpha=0.08, linewidth=0)
         axes.set(xlabel="loss of go-mHC, s = 2", title=NAMES[optimizer], xlim=(low, high))
     panels[0].set_ylabel("loss of mHC-lite")
-    panels[0].legend(loc="lower right")
+    legend(panels[0], loc="lower right")
     return figure

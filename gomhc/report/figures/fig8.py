@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from gomhc.report.figures.training import curve, curve_table, floor_line, shared_legend
 from gomhc.report.page import Exhibit, Plot
-from gomhc.report.style import INK, line, new_figure
+from gomhc.report.style import line, new_figure
 from gomhc.results.record import Record, select
 
 METHODS = ("go-s2", "mhc-lite", "kromhc")
@@ -33,12 +33,15 @@ def _draw(records: Sequence[Record]) -> Figure:
     figure = new_figure(9, 5.4)
     grid = figure.subplots(2, 2, width_ratios=(1.7, 1))
     written, coded = select(records, inputs="mask"), select(records, inputs="count")
+    ticks = sorted({record.configuration["num_streams"] for record in records})
+    largest = max(
+        (record.configuration["num_streams"] for record in select(written, method="kromhc")), default=ticks[-1]
+    )
     for axes, name, label in zip(grid[:, 0], ("converged", "final"), ("epochs to converge", "final loss"), strict=True):
         for method in METHODS:
             _over_streams(axes, written, method, name)
             _over_streams(axes, coded, method, name, alpha=0.35, label=None)
         axes.set(ylabel=label, xscale="log", yscale="log")
-        ticks = sorted({record.configuration["num_streams"] for record in records})
         axes.set_xticks(ticks, labels=[str(d) for d in ticks])
         axes.minorticks_off()
     _over_streams(
@@ -46,7 +49,6 @@ def _draw(records: Sequence[Record]) -> Figure:
     )
     floor_line(grid[1, 0], 0.1)
     grid[1, 0].set_xlabel("streams d")
-    largest = max(r.configuration["num_streams"] for r in select(written, method="kromhc") or written)
     for record in select(written, num_streams=largest):
         curve(grid[0, 1], record)
     floor_line(grid[0, 1], 0.1)
@@ -57,12 +59,15 @@ def _draw(records: Sequence[Record]) -> Figure:
 
 
 def _over_streams(axes: Axes, records: Sequence[Record], method: str, name: str, **style: Any) -> None:
-    """One metric of one method over d."""
-    pairs = sorted((r.configuration["num_streams"], r.metrics[name]) for r in select(records, method=method))
+    """One metric of one method over d; zero epochs are drawn as one, for the axis is logarithmic."""
+    least = 1 if name == "converged" else 0.0
+    pairs = sorted(
+        (r.configuration["num_streams"], max(least, r.metrics[name])) for r in select(records, method=method)
+    )
     if pairs:
         axes.plot(
             *zip(*pairs, strict=True),
             marker="o",
             markersize=4,
-            **{**line(method), "markeredgecolor": INK, "markeredgewidth": 0, **style},
+            **{**line(method), **style},
         )

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gomhc.birkhoff.karpelevic import karpelevic_boundary
 from gomhc.report.page import Exhibit, Plot
 from gomhc.report.style import INK, new_figure
 from gomhc.results.record import Record
@@ -42,13 +41,12 @@ def _draw(records: Sequence[Record]) -> Figure:
     return figure
 
 
-def outline(axes: Axes, *regions: int) -> None:
-    """The unit circle, the boundaries of these regions, and axes without ticks."""
+def outline(axes: Axes, *polygons: int) -> None:
+    """The unit circle, regular polygons with so many sides, and axes without ticks."""
     circle = np.exp(1j * np.linspace(0, 2 * np.pi, 181))
     axes.plot(circle.real, circle.imag, color=INK, linewidth=0.8)
-    for d, color in zip(regions, ("#0077BB", "#009988"), strict=False):
-        boundary = karpelevic_boundary(d)[::16]
-        axes.plot(boundary.real, boundary.imag, color=color, linewidth=1)
-        axes.plot(boundary.real, -boundary.imag, color=color, linewidth=1)
+    for sides, color in zip(polygons, ("#0077BB", "#009988"), strict=False):
+        corners = np.exp(2j * np.pi * np.arange(sides + 1) / sides)
+        axes.plot(corners.real, corners.imag, color=color, linewidth=1)
     axes.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), aspect="equal")
     axes.set_axis_off()

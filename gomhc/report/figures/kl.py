@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from gomhc.report.figures.training import legend
 from gomhc.report.page import Exhibit, Plot
 from gomhc.report.style import line, new_figure
 from gomhc.results.record import Record, select
@@ -32,6 +33,6 @@ def _draw(records: Sequence[Record]) -> Figure:
         right.plot(record.metrics["from_start"], record.metrics["to_target"], marker="o", markersize=3, **style)
     left.set(xlabel="epoch + 1", ylabel="KL divergence")
     right.set(xlabel="angle from the start", ylabel="angle to the target")
-    left.legend()
-    right.legend()
+    legend(left)
+    legend(right)
     return figure

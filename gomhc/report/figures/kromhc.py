@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from gomhc.report.figures.training import legend
 from gomhc.report.page import Exhibit, Plot
 from gomhc.report.style import INK, new_figure
 from gomhc.results.record import Record, select
@@ -46,7 +47,7 @@ def _draw(records: Sequence[Record]) -> Figure:
     panels[2].set(xlabel="terms averaged", title="averages")
     panels[0].set_ylabel("loss above the least possible")
     for axes in panels:
-        axes.legend()
+        legend(axes)
     return figure
 
 

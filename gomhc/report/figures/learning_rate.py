@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from gomhc.report.figures.training import legend
 from gomhc.report.page import Exhibit, Plot, Table
 from gomhc.report.style import line, look, new_figure
 from gomhc.results.record import Record, select
@@ -53,5 +54,5 @@ def _draw(records: Sequence[Record]) -> Figure:
                 axes.loglog(*zip(*pairs, strict=True), marker="o", markersize=4, **line(method))
         axes.set(xlabel="learning rate", title=STARTS[start])
     panels[0].set_ylabel("epochs to reach the floor")
-    panels[0].legend()
+    legend(panels[0])
     return figure

@@ -22,7 +22,7 @@ def exhibits(records: Sequence[Record]) -> list[Exhibit]:
         Plot(
             draw=lambda d=d: draw_reach(select(records, num_streams=d)),  # type: ignore[misc]
             caption=f"Eigenvalues that matrices of each method reach, d = {d}: darker cells hold more (logarithmic). "
-            "Lines: the unit circle and the Karpelevič regions.",
+            "Lines: the unit circle, triangle and square.",
         )
         for d in sorted({record.configuration["num_streams"] for record in records})
     ]

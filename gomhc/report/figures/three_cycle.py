@@ -58,7 +58,7 @@ def _draw_views(records: Sequence[Record]) -> Figure:
         axes = figure.add_subplot(1, 2, place, projection="3d")
         for s, color in ((2, "#EE7733"), (1, "#0077BB")):
             for record in select(records, expressivity=s):
-                points = np.array(record.metrics["points"])[:700, view]
+                points = np.array(record.metrics["points"])[:, view]
                 axes.scatter(*points.T, s=2, color=color, alpha=0.5, rasterized=True)
                 vertices = np.array(record.metrics["vertices"])[:, view]
         for a, b in combinations(vertices, 2):

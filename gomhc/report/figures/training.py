@@ -36,14 +36,15 @@ def floor_line(axes: Axes, noise: float) -> None:
 def curve_grid(records: Sequence[Record], panels: Panels, columns: int = 3, size: float = 2.6) -> Figure:
     """One panel a configuration, all methods in each; panels without records are left out."""
     panels = [(title, where) for title, where in panels if select(records, **where)]
-    columns = min(columns, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    columns = max(1, min(columns, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
     figure = new_figure(max(6.4, 1.25 * size * columns), size * rows + 0.9)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
     for axes, (title, where) in zip(grid.flat, panels, strict=False):
         for record in select(records, **where):
             curve(axes, record)
-            floor_line(axes, record.configuration["noise"])
+            if not record.configuration["objective"].startswith("read"):  # a read stream's noise is another
+                floor_line(axes, record.configuration["noise"])
         axes.set_title(title)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_axis_off()
@@ -55,12 +56,19 @@ def curve_grid(records: Sequence[Record], panels: Panels, columns: int = 3, size
     return figure
 
 
+def legend(axes: Axes, **where: Any) -> None:
+    """A legend, unless there is nothing to tell apart."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(**where)
+
+
 def shared_legend(figure: Figure, panels: Any) -> None:
     """One legend below all panels, each label once."""
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)))
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)))
 
 
 def curve_plot(records: Sequence[Record], panels: Panels, caption: str, columns: int = 3) -> Plot:

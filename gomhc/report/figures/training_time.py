@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from gomhc.experiments.training_time import seconds_to_converge
-from gomhc.report.figures.training import floor_line
+from gomhc.report.figures.training import floor_line, legend
 from gomhc.report.page import Exhibit, Plot, Table
 from gomhc.report.style import line, look, new_figure
 from gomhc.results.record import Record
@@ -42,5 +42,5 @@ def _draw(records: Sequence[Record]) -> Figure:
         axes.loglog(seconds, record.metrics["loss"], **line(record.configuration["method"]))
     floor_line(axes, 0.1)
     axes.set(xlabel="seconds", ylabel="loss")
-    axes.legend()
+    legend(axes)
     return figure

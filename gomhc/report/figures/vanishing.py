@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from gomhc.report.figures.training import legend
 from gomhc.report.page import Exhibit, Plot, Table
 from gomhc.report.style import line, new_figure
 from gomhc.results.record import Record, select
@@ -36,5 +37,5 @@ def _draw(records: Sequence[Record]) -> Figure:
     for record in records:
         axes.loglog(record.metrics["leaks"], record.metrics["jacobian_norms"], **line(record.configuration["method"]))
     axes.set(xlabel="leak (distance from the identity)", ylabel="norm of the Jacobian")
-    axes.legend()
+    legend(axes)
     return figure

@@ -1,0 +1,138 @@
+"""What has been sampled and answered already? One SQLite file, written the moment something arrives."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from gomhc.judge.answers import CRITERIA, Scores
+from gomhc.judge.stories import Story
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE stories (
+    weights TEXT, sampling TEXT, opening TEXT, completion TEXT NOT NULL,
+    PRIMARY KEY (weights, sampling, opening)
+);
+CREATE TABLE texts (story TEXT PRIMARY KEY, opening TEXT NOT NULL, completion TEXT NOT NULL);
+CREATE TABLE protocols (protocol TEXT PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE answers (
+    judge TEXT, protocol TEXT, story TEXT, trial INTEGER,
+    grammar INTEGER, creativity INTEGER, consistency INTEGER, missing TEXT,
+    answer TEXT NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    PRIMARY KEY (judge, protocol, story, trial)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One trial of one judge on one story; asked once."""
+
+    judge: str
+    protocol: str
+    story: Story
+    trial: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What names it in the store."""
+        return self.judge, self.protocol, self.story.key, self.trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came back, in the end."""
+
+    scores: Scores | None
+    """None if no attempt gave any that counts."""
+    missing: str | None = None
+    """Why there are none."""
+    text: str = ""
+    """What the judge said, word for word."""
+    input_tokens: int = 0
+    """As the endpoint counts them, over all attempts."""
+    output_tokens: int = 0
+    """As the endpoint counts them, over all attempts."""
+
+
+class Store:
+    """A context manager; only one process has the file at a time, so that nothing is asked twice."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            self._database = sqlite3.connect(file, timeout=0, isolation_level=None)
+            self._open()
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise ValueError(f"{file} is in use by another judge; wait for it, or give another --store") from None
+            raise ValueError(f"{file} cannot be opened as a store of answers: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{file} is no store of answers ({error}); give another --store") from None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._database.close()
+
+    def _open(self) -> None:
+        run = self._database.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")  # kept until the file is closed or the process ends, however it ends
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut
+        run("BEGIN EXCLUSIVE")
+        (version,) = run("PRAGMA user_version").fetchone()
+        if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            for statement in SCHEMA.split(";"):
+                run(statement)
+            run(f"PRAGMA user_version = {VERSION}")
+        elif version != VERSION:
+            raise ValueError(f"{self.file} is no store of answers of this version; give another --store")
+        run("COMMIT")
+
+    def stories(self, weights: str, sampling: str) -> list[Story]:
+        """What has been sampled from these weights in this way."""
+        query = "SELECT opening, completion FROM stories WHERE weights = ? AND sampling = ?"
+        return [Story(*row) for row in self._database.execute(query, (weights, sampling))]
+
+    def keep_stories(self, weights: str, sampling: str, stories: Iterable[Story]) -> None:
+        """Keep what was sampled; all or nothing."""
+        rows = [(weights, sampling, story.opening, story.completion) for story in stories]
+        self._database.execute("BEGIN")
+        self._database.executemany("INSERT INTO stories VALUES (?, ?, ?, ?)", rows)
+        self._database.execute("COMMIT")
+
+    def keep_questions(self, protocol: str, text: str, stories: Iterable[Story]) -> None:
+        """Keep what is asked about what, for whoever reads the file later; all or nothing."""
+        rows = [(story.key, story.opening, story.completion) for story in stories]
+        self._database.execute("BEGIN")
+        self._database.execute("INSERT OR IGNORE INTO protocols VALUES (?, ?)", (protocol, text))
+        self._database.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", rows)
+        self._database.execute("COMMIT")
+
+    def answer(self, question: Question) -> Answer | None:
+        """The answer to a question, if there is one yet."""
+        query = f"""SELECT {", ".join(CRITERIA)}, missing, answer, input_tokens, output_tokens FROM answers
+                    WHERE judge = ? AND protocol = ? AND story = ? AND trial = ?"""
+        row = self._database.execute(query, question.key).fetchone()
+        if row is None:
+            return None
+        scores, (missing, text, tokens_in, tokens_out) = row[: len(CRITERIA)], row[len(CRITERIA) :]
+        return Answer(
+            scores=None if missing is not None else Scores(*scores),
+            missing=missing,
+            text=text,
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+        )
+
+    def keep_answer(self, question: Question, answer: Answer) -> None:
+        """Keep an answer; on the disk when this returns."""
+        scores = answer.scores or (None,) * len(CRITERIA)
+        row = (*question.key, *scores, answer.missing, answer.text, answer.input_tokens, answer.output_tokens)
+        self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
