@@ -6,12 +6,14 @@ import json
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 try:
     import tyro
@@ -22,11 +24,16 @@ except ModuleNotFoundError as error:
 
 import torch
 
+import gomhc
 from gomhc import kernels
 from gomhc.experiments import exactness, timing
 from gomhc.experiments.bench_layer import Layer
 from gomhc.experiments.bench_projection import Projection
 from gomhc.experiments.bench_step import Step
+from gomhc.experiments.experiment import Experiment, Scale
+from gomhc.experiments.registry import EXPERIMENTS
+from gomhc.inspection import Inspection, inspect
+from gomhc.inspection.findings import findings
 from gomhc.judge import cost, evaluation
 from gomhc.judge.judgement import Judgement
 from gomhc.judge.options import Options
@@ -36,18 +43,32 @@ from gomhc.judge.stories import Story, load_openings
 from gomhc.judge.tables import all_tables
 from gomhc.recipes import DEFAULT, RECIPES
 from gomhc.report import judge_tables, tables
+from gomhc.report.inspection_table import inspection_table
 from gomhc.report.progress import TrainingProgress
+from gomhc.results.record import Store as RecordStore
+from gomhc.results.record import write_atomically
 from gomhc.training import Execution, NotFinite, Recipe, load_run
 from gomhc.training import resume as resume_training
 from gomhc.training import train as start_training
 from gomhc.training.sampling import stream_text
 from gomhc.version import __version__
 
+if TYPE_CHECKING:
+    from gomhc.experiments.schedule import Done, Task
+    from gomhc.report.page import Page
+
 T = TypeVar("T")
 MOST_LINES = 40
 """Of progress, where there is no terminal."""
 MOST_TROUBLES = 5
 """Of an endpoint that are told, each once."""
+
+SAMPLE_TEXT = (
+    "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and "
+    "the little boat stayed in the harbour and watched them go. One day a storm came, and nobody saw the old man who "
+    "had lost his oar. Then the little boat was not afraid any more. It went out, found him, and brought him home."
+)
+"""What a model reads if nothing else is asked for."""
 
 app = tyro.extras.SubcommandApp()
 
@@ -105,6 +126,53 @@ def bench(
     if isinstance(benchmark, Projection) and draw_growth is not None:
         draw_growth(found, benchmark.plot)
         print(f"wrote {benchmark.plot}")
+
+
+@app.command
+def reproduce(
+    scale: Scale = "quick",
+    out: Path = Path("reproduction"),
+    only: tuple[str, ...] = (),
+    list_experiments: Annotated[bool, tyro.conf.arg(name="list"), tyro.conf.FlagCreatePairsOff] = False,
+    jobs: int = os.cpu_count() or 1,
+    format: Literal["html", "md"] = "html",
+) -> None:
+    """Measure what the paper says, and write one page with a verdict on every claim.
+
+    Finished runs are kept in OUT/records and not repeated, unless the code that they depend on has changed: an
+    interrupted command goes on where it was.
+
+    Args:
+        scale: quick (minutes), laptop (the paper's sizes but for the language model; about an hour) or paper (a GPU).
+        out: Folder for the page, claims.json and the records.
+        only: Run these experiments alone; the page also shows what earlier commands kept.
+        list_experiments: Print the experiments and their runs, and stop.
+        jobs: How many runs at once.
+        format: Of the page.
+    """
+    experiments = _chosen(only)
+    if list_experiments:
+        for experiment in experiments:
+            print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
+        return
+    if jobs < 1:
+        sys.exit(f"--jobs must be at least 1, got {jobs}")
+    report, schedule = _report_modules()
+    store = RecordStore(out / "records")
+    planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
+    for problem in planned.damaged:
+        print(f"damaged record: {problem}; running it again", file=sys.stderr)
+    print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
+    errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
+    records = schedule.complete(EXPERIMENTS, scale, store)
+    page = report.report(EXPERIMENTS, records, scale, errors)
+    claims = [item.as_json() for item in report.judge(EXPERIMENTS, records)]
+    write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
+    path = out / f"report.{format}"
+    write_atomically(path, page.html() if format == "html" else page.markdown())
+    print(path)
+    if errors:
+        sys.exit(f"{len(errors)} runs failed; the page tells how")
 
 
 @app.command
@@ -199,6 +267,42 @@ def sample(
     for piece in stream_text(found.model, found.tokenizer, prompt, **options):
         print(piece, end="", flush=True)
     print()
+
+
+@app.command(name="inspect")
+def inspect_model(
+    model: Annotated[Path, tyro.conf.Positional],
+    text: str = SAMPLE_TEXT,
+    file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None,
+    max_tokens: int = 512,
+) -> None:
+    """Show what the streams of a model do on a text: coefficients, mixing, collapse, gain and gradients of every layer.
+
+    Args:
+        model: A run of `gomhc train`, or a folder that save_pretrained wrote, of a model with streams.
+        text: What the model reads.
+        file: Read the text from this file instead.
+        html: Also write a page with pictures to this file.
+        json_file: Also write all numbers to this file.
+        max_tokens: Only the first tokens of the text are looked at.
+    """
+    draw_page = _inspection_page() if html is not None else None
+    if file is not None:
+        text = file.read_text(encoding="utf-8")
+    network, encode, longest = _load_model(model)
+    found = inspect(network, torch.tensor([encode(text)[: min(max_tokens, longest)]]))
+    console = Console() if sys.stdout.isatty() else Console(width=180)
+    console.print(inspection_table(found))
+    for sentence in findings(found):
+        console.print(f"• {sentence}")
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(found.to_dict(), indent=1) + "\n")
+        print(f"wrote {json_file}")
+    if html is not None and draw_page is not None:
+        write_atomically(html, draw_page(found, f"Streams of {model.resolve().name}", text).html())
+        print(f"wrote {html}")
 
 
 def main() -> None:
@@ -314,6 +418,72 @@ def _free_folder(name: str) -> Path:
     return next(path for number in count(1) if not (path := Path(f"{name}-{number}")).exists())
 
 
+def _chosen(only: Sequence[str]) -> Sequence[Experiment]:
+    """The experiments of these names, or all."""
+    names = [experiment.name for experiment in EXPERIMENTS]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        sys.exit(f"no experiment is called {', '.join(unknown)}; there are: {', '.join(names)}")
+    return [experiment for experiment in EXPERIMENTS if not only or experiment.name in only]
+
+
+def _report_modules() -> tuple[Any, Any]:
+    """What schedules and what shows; asked for before anything is measured, so that nobody waits in vain."""
+    try:
+        from gomhc.experiments import schedule
+        from gomhc.report import reproduction
+    except ModuleNotFoundError as error:
+        sys.exit(f"reproduce needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return reproduction, schedule
+
+
+def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
+    """Do the runs with progress; what went wrong with those that failed."""
+    errors, finished = [], 0
+    try:
+        for item in _with_time_left(done, to_do):
+            finished += 1
+            if item.record is None:
+                errors.append(f"{item.task}\n{item.error}")
+                print(f"failed: {item.task}: {item.error.strip().splitlines()[-1]}", file=sys.stderr)
+    except KeyboardInterrupt:
+        left = len(to_do) - finished
+        sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+    except BrokenExecutor as error:
+        reason = str(error).splitlines()[0]
+        sys.exit(
+            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
+        )
+    return errors
+
+
+def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Done]:
+    """As `_with_progress`, with the time left by what each run costs."""
+    total, spent, started = sum(task.run.cost for task in to_do), 0.0, time.monotonic()
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task("starting", total=total, count=f"0/{len(to_do)}")
+            for number, item in enumerate(done, start=1):
+                description, count = str(item.task)[:60], f"{number}/{len(to_do)}"
+                progress.update(bar, advance=item.task.run.cost, description=description, count=count)
+                yield item
+        return
+    for number, item in enumerate(done, start=1):
+        spent += item.task.run.cost
+        if number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do):
+            left = (time.monotonic() - started) * (total - spent) / max(spent, 1e-9)
+            print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
+        yield item
+
+
 def _record(benchmark: timing.Benchmark, found: list[timing.Row]) -> dict[str, Any]:
     """The rows, and what is needed to measure them again."""
     options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(benchmark).items()}
@@ -330,10 +500,36 @@ def _write_json(file: Path, value: Any) -> None:
 def _growth_plot() -> Callable[[list[timing.Row], Path], None]:
     """What draws; asked for before anything is measured, so that nobody waits in vain."""
     try:
-        from gomhc.report.figures import growth_plot
+        from gomhc.report.figures.growth import growth_plot
     except ModuleNotFoundError as error:
         sys.exit(f"--grow needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
     return growth_plot
+
+
+def _inspection_page() -> Callable[[Inspection, str, str], Page]:
+    """What draws; asked for before anything is loaded, so that nobody waits in vain."""
+    try:
+        from gomhc.report.inspection_page import inspection_page
+    except ModuleNotFoundError as error:
+        sys.exit(f"--html needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return inspection_page
+
+
+def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int]], int]:
+    """A model, what makes tokens of text for it, and how many it can see at once."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}; expected a run of `gomhc train` or what save_pretrained wrote")
+    if not (folder / "config.json").exists():
+        run = load_run(folder)
+        return run.model, run.tokenizer.encode, run.model.config.context_length
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ModuleNotFoundError:
+        sys.exit("models of transformers need gomhc[hf]; install it with: pip install 'gomhc[hf]'")
+    changed = "gomhc" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    load = gomhc.from_pretrained if changed else AutoModelForCausalLM.from_pretrained
+    model: Any = load(folder)
+    return model, AutoTokenizer.from_pretrained(folder).encode, model.config.max_position_embeddings
 
 
 def _table_console() -> Console:

@@ -6,7 +6,9 @@ a/b < a'/b' in the Farey sequence of order d the arc is (Ito 1997; q the smaller
     x^r (x^q - (1 - t))^m = t^m x^{q m},    m = floor(d / q),    0 <= t <= 1
 
 Doubly stochastic matrices keep inside it. For d <= 3 the region is the union of the regular polygons with up to d
-sides, as the paper draws it, and from d = 4 on it is a little larger. d = num_streams
+sides, as the paper draws it, and from d = 4 on it is a little larger. Eigenvalues of doubly stochastic matrices keep to
+that union for d <= 4 (Perfect and Mirsky 1965; Levick, Pereira and Kribs 2014), and not for d = 5 (Mashreghi and Rivard
+2007). d = num_streams
 """
 
 from __future__ import annotations
@@ -46,6 +48,17 @@ def contains(points: ArrayLike, num_streams: int, tolerance: float = 1e-9) -> ND
     radius = np.interp(angle, np.angle(boundary), np.abs(boundary))
     on_axis = (np.abs(points.imag) <= tolerance) & (np.abs(points.real) <= 1 + tolerance)
     return (np.abs(points) <= radius + tolerance) | on_axis
+
+
+def polygon_excess(points: ArrayLike, num_streams: int) -> NDArray[np.floating]:
+    """By how much the modulus of points exceeds that of the union of regular polygons with 3 to d sides; reals: 0."""
+    points = np.asarray(points, dtype=complex)
+    angle = np.angle(points)
+    radius = np.where(np.abs(points.imag) <= 1e-9, 1.0, 0.0)
+    for sides in range(3, num_streams + 1):
+        away = angle % (2 * np.pi / sides) - np.pi / sides  # from the middle of the nearest side
+        radius = np.maximum(radius, np.cos(np.pi / sides) / np.cos(away))
+    return np.maximum(np.abs(points) - radius, 0.0)
 
 
 def filled_share(eigenvalues: ArrayLike, num_streams: int, num_cells: int = 101) -> float:

@@ -21,13 +21,15 @@ def spectral_reach(
     *,
     num_steps: int = 200,
     learning_rate: float = 0.05,
+    start_scale: float = 1.0,
 ) -> Complex[Tensor, "num_targets d"]:
-    """The eigenvalues of the matrices found, one matrix a target, by Adam from standard normal logits."""
+    """The eigenvalues of the matrices found, one matrix a target, by Adam from normal logits of this scale."""
     device = generator.device if generator is not None else torch.device("cpu")
     square = torch.rand(num_targets, 2, generator=generator, dtype=torch.float64, device=device)
     target = torch.view_as_complex(2 * square - 1)[:, None]
     shape = (num_targets, parametrization.num_logits)
-    logits = torch.randn(shape, generator=generator, dtype=torch.float64, device=device).requires_grad_()
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
+    logits = logits.mul(start_scale).requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=learning_rate)
     for _ in range(num_steps if parametrization.num_logits > 0 else 0):
         distance = (torch.linalg.eigvals(parametrization(logits)) - target).abs().square().amin(-1)

@@ -1,0 +1,97 @@
+"""What was found out about the streams of a model? Numbers for every connection, in the order of the forward pass.
+
+depth = number of connections, d = num_streams
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """Each field has one entry, row or matrix for each connection. Spreads are standard deviations over tokens."""
+
+    names: tuple[str, ...]
+    """Where each connection is in the model."""
+    num_tokens: int
+    """How many tokens the numbers are about."""
+    loss: float
+    """Mean cross-entropy of the next token, in nats: what the gradients are of."""
+
+    read_mean: Float[Tensor, "depth d"]
+    """How much of each stream the branch sees."""
+    read_spread: Float[Tensor, "depth d"]
+    write_mean: Float[Tensor, "depth d"]
+    """How much of the branch's output each stream gets."""
+    write_spread: Float[Tensor, "depth d"]
+    mix_mean: Float[Tensor, "depth d d"]
+    """What each stream (row) gets of each stream (column)."""
+    mix_spread: Float[Tensor, "depth d d"]
+
+    distance_to_identity: Float[Tensor, " depth"]
+    """||mix - I||_F, mean over tokens; zero means that streams are not mixed."""
+    entropy: Float[Tensor, " depth"]
+    """Of the rows of |mix|, mean over rows and tokens, as a share of log d: 0 for a permutation, 1 if all are alike."""
+    second_eigenvalue: Float[Tensor, " depth"]
+    """Second largest modulus of an eigenvalue of mix, mean over tokens; 1 keeps streams apart, 0 makes them one."""
+    composite_second_eigenvalue: Float[Tensor, " depth"]
+    """The same of mix_l ... mix_1, the product of all mixes so far: how much is left of what told streams apart."""
+    gain_forward: Float[Tensor, " depth"]
+    """Largest absolute row sum of mix_l ... mix_1, worst token: how much a signal is amplified up to here."""
+    gain_backward: Float[Tensor, " depth"]
+    """Largest absolute column sum of mix_L ... mix_l, worst token: how much a gradient is amplified down to here."""
+    marginal_error: Float[Tensor, " depth"]
+    """How far the worst row or column sum of mix is from one, worst token."""
+
+    stream_similarity: Float[Tensor, "depth d d"]
+    """Cosine between the streams that enter, mean over tokens; all ones if they have collapsed into one."""
+    stream_spread: Float[Tensor, " depth"]
+    """Distance of the entering streams from their mean, root mean square, as a share of the mean's length."""
+
+    stream_gradient_share: Float[Tensor, "depth d"]
+    """Which share of ||dloss/dstreams||^2 belongs to each entering stream, over all tokens."""
+    coefficient_gradient: Float[Tensor, "depth 3"]
+    """||dloss/dlogits|| of read, write and mix over all tokens: zero means that it cannot learn from this text."""
+
+    @property
+    def num_streams(self) -> int:
+        """How many streams there are (d)."""
+        return self.read_mean.shape[-1]
+
+    @property
+    def similarity(self) -> Float[Tensor, " depth"]:
+        """Mean cosine between two different streams that enter; one where there is one stream only."""
+        d = self.num_streams
+        if d == 1:
+            return self.stream_similarity[:, 0, 0]
+        total, same = self.stream_similarity.sum((-2, -1)), self.stream_similarity.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return (total - same) / (d * (d - 1))
+
+    def summary(self) -> dict[str, float]:
+        """A dozen numbers of the whole model, for a log."""
+        return {
+            "streams/similarity": self.similarity[-1].item(),
+            "streams/spread": self.stream_spread[-1].item(),
+            "streams/largest_gradient_share": self.stream_gradient_share.amax(-1).mean().item(),
+            "mix/distance_to_identity": self.distance_to_identity.mean().item(),
+            "mix/entropy": self.entropy.mean().item(),
+            "mix/second_eigenvalue": self.second_eigenvalue.mean().item(),
+            "mix/composite_second_eigenvalue": self.composite_second_eigenvalue[-1].item(),
+            "mix/gain_forward": self.gain_forward.amax().item(),
+            "mix/gain_backward": self.gain_backward.amax().item(),
+            "mix/marginal_error": self.marginal_error.amax().item(),
+            "gradient/read": self.coefficient_gradient[:, 0].norm().item(),
+            "gradient/write": self.coefficient_gradient[:, 1].norm().item(),
+            "gradient/mix": self.coefficient_gradient[:, 2].norm().item(),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+        return {**plain, "names": list(self.names), "summary": self.summary()}

@@ -1,0 +1,34 @@
+"""How does the Trainer of transformers log what the streams do?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from gomhc.inspection.inspect import inspect
+
+
+class InspectionCallback(TrainerCallback):
+    """Every so many steps, what `Inspection.summary` says of the model on these tokens, in the trainer's own log.
+
+    trainer.add_callback(InspectionCallback(trainer, tokens, every=100))
+    """
+
+    def __init__(
+        self, trainer: Trainer, tokens: Tensor, *, attention_mask: Tensor | None = None, every: int = 100
+    ) -> None:
+        if every < 1:
+            raise ValueError(f"every must be at least 1, got {every}")
+        self.trainer = trainer
+        self.tokens = tokens
+        self.attention_mask = attention_mask
+        self.every = every
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.global_step % self.every != 0:
+            return
+        model: Any = self.trainer.accelerator.unwrap_model(kwargs["model"])
+        mask = None if self.attention_mask is None else self.attention_mask.to(model.device)
+        self.trainer.log(inspect(model, self.tokens.to(model.device), mask).summary())

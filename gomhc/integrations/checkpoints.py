@@ -1,0 +1,119 @@
+"""How is a model of transformers that gomhc has changed saved, and loaded again?
+
+`config.json` says what was done (`gomhc`), under a model type of its own (`gomhc_llama` for a llama). So transformers
+alone refuses the checkpoint, instead of leaving the streams out without a word. The weights are as `save_pretrained`
+writes them, in safetensors.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.conversion_mapping import (
+    get_checkpoint_conversion_mapping,
+    register_checkpoint_conversion_mapping,
+)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from gomhc.version import __version__
+
+PREFIX = "gomhc_"
+AUTO_CLASSES: tuple[Any, ...] = (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+KINDS = ("upcycle", "swap_mixing")
+"""What can be done to a model: modules beside this one, whose `rebuild(model, description)` does it again."""
+
+
+def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
+    """Let the configuration say what was done to the model, so that `from_pretrained` can do it again."""
+    model.config.__class__ = _config_class(original_type(model.config))
+    model.config.gomhc = {"kind": kind, "version": __version__, **description}
+
+
+def unmark(model: PreTrainedModel) -> None:
+    """The model is again as transformers knows it."""
+    model.config.__class__ = CONFIG_MAPPING[original_type(model.config)]
+    del model.config.gomhc
+
+
+def original_type(config: PreTrainedConfig) -> str:
+    """What transformers calls this type of model."""
+    return config.model_type.removeprefix(PREFIX)
+
+
+def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
+    """Load a model that `gomhc.upcycle` or `gomhc.swap_mixing` has changed and `save_pretrained` has written.
+
+    Options (`dtype`, `device_map`, ...) go to the `from_pretrained` of the model's class.
+    """
+    stored, _ = PreTrainedConfig.get_config_dict(path)
+    if "gomhc" not in stored:
+        raise ValueError(
+            f"{path} holds a {stored.get('model_type')} that gomhc has not changed; "
+            f"load it with transformers, and then call gomhc.upcycle or gomhc.swap_mixing"
+        )
+    if stored["gomhc"].get("kind") not in KINDS:
+        raise ValueError(
+            f"{path} was changed in a way that gomhc {__version__} does not know, by gomhc "
+            f"{stored['gomhc'].get('version')}: expected one of {', '.join(KINDS)}, got {stored['gomhc'].get('kind')!r}"
+        )
+    config_class = _config_class(stored["model_type"].removeprefix(PREFIX))
+    config = config_class.from_pretrained(path)
+    model_class = _model_class(getattr(transformers, stored["architectures"][0]), config_class)
+    model, loading = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
+    if loading["missing_keys"]:
+        raise ValueError(f"{path} lacks weights of this model: {', '.join(sorted(loading['missing_keys'])[:3])}, ...")
+    return model
+
+
+@cache
+def _config_class(model_type: str) -> Any:
+    """The configuration of a changed model; the Auto classes of transformers know it from now on."""
+    original = CONFIG_MAPPING[model_type]
+    values = {"model_type": PREFIX + model_type, "__module__": __name__}
+    config_class: Any = type(f"Gomhc{original.__name__}", (original,), values)
+    AutoConfig.register(config_class.model_type, config_class)
+    # Some models have other names for their weights in files; they keep them.
+    renamings = get_checkpoint_conversion_mapping(model_type) or []
+    register_checkpoint_conversion_mapping(config_class.model_type, renamings)
+    for auto in AUTO_CLASSES:
+        known = auto._model_mapping.get(original, None)
+        if known is not None:
+            auto.register(config_class, _model_class(known, config_class))
+    return config_class
+
+
+@cache
+def _model_class(original: Any, config_class: Any) -> Any:
+    """The class that changes itself as its configuration says when it is made; under the original's name."""
+
+    def initialize(self: Any, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
+        original.__init__(self, config, *args, **kwargs)
+        import_module(f"{__package__}.{config.gomhc['kind']}").rebuild(self, config.gomhc)
+
+    values = {
+        "__init__": initialize,
+        "__module__": __name__,
+        "config_class": config_class,
+        "_keep_in_fp32_modules_strict": [*(original._keep_in_fp32_modules_strict or ()), "coefficients"],
+    }
+    return type(original.__name__, (original,), values)

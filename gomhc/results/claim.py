@@ -1,0 +1,83 @@
+"""Does a statement of the paper hold? What a claim is, and the rule of its verdict.
+
+An experiment turns its records into a `Finding`, a number and its words; the claim's `Rule` compares the number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What measurement says of a claim."""
+
+    HOLDS = "holds"
+    HOLDS_AT_REDUCED_SCALE = "holds at reduced scale"
+    DOES_NOT_HOLD = "does not hold"
+    NOT_MEASURED = "not measured here"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What records say of a claim: the number that the rule judges, in words with its sizes, and how large it was."""
+
+    value: float | None
+    """None: the records are too small to decide, and the text says so."""
+    text: str
+    full_size: bool | None = None
+    """Whether it was measured at the paper's sizes; None: as all records of the experiment were."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Holds if `at_least <= value <= at_most`."""
+
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+    def allows(self, value: float) -> bool:
+        """Whether the number bears the claim out; what is not a number never does."""
+        return self.at_least <= value <= self.at_most
+
+    def __str__(self) -> str:
+        if self.at_least == self.at_most:
+            return f"= {self.at_least:g}"
+        if self.at_least == -math.inf:
+            return f"≤ {self.at_most:g}"
+        if self.at_most == math.inf:
+            return f"≥ {self.at_least:g}"
+        return f"{self.at_least:g} to {self.at_most:g}"
+
+
+TRUE = Rule(1, 1)
+"""For what is either so (1) or not (0)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A quantitative statement of the paper, and how it is judged here."""
+
+    id: str
+    statement: str
+    """In our own words."""
+    where: str
+    """Figure, table, section or appendix."""
+    paper: str
+    """The paper's number, as printed."""
+    experiment: str | None
+    """Which experiment measures it; None: it is not measured here, and `measure` says why."""
+    measure: str
+    """How the number that the rule judges is measured."""
+    rule: Rule | None
+    """Which values bear it out."""
+
+    def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
+        """What the finding, if there is one, says of the claim."""
+        if finding is None or finding.value is None or self.rule is None:
+            return Verdict.NOT_MEASURED
+        if not self.rule.allows(finding.value):
+            return Verdict.DOES_NOT_HOLD
+        large = full_size if finding.full_size is None else finding.full_size
+        return Verdict.HOLDS if large else Verdict.HOLDS_AT_REDUCED_SCALE

@@ -1,0 +1,354 @@
+"""A decoder of transformers that is given streams computes what it did, works as it did, and then learns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import gomhc
+from gomhc import Orthostochastic
+
+transformers = pytest.importorskip("transformers", reason="needs gomhc[hf]")
+from decoders import FAMILIES, decoder, tokens  # noqa: E402
+
+each_family = pytest.mark.parametrize("family", FAMILIES)
+SOME = ["gpt2", "gpt_neox", "gemma3_text", "llama"]
+"""One for each form of layer."""
+some_families = pytest.mark.parametrize("family", SOME)
+
+
+def moved(model, size=0.3):
+    """The same model after its coefficients have learned something."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "coefficients" in name:
+                parameter.add_(size * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def coefficients(model):
+    return [module for module in model.modules() if isinstance(module, gomhc.layers.Coefficients)]
+
+
+def assert_same_up_to_rounding(found, expected):
+    tolerance = 32 * torch.finfo(torch.float32).eps * expected.abs().max().item()
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@torch.no_grad()
+@each_family
+def test_upcycled_model_gives_the_same_logits(family):
+    model = decoder(family)
+    upcycled = gomhc.upcycle(model, copy=True)
+    assert_same_up_to_rounding(upcycled(tokens()).logits, model(tokens()).logits)
+    # And this could fail: once the coefficients have moved, so have the logits.
+    assert (moved(upcycled)(tokens()).logits - model(tokens()).logits).abs().max() > 0.01
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("key", gomhc.PARAMETRIZATIONS)
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_so_it_does_with_every_parametrization(key, dynamic):
+    model = decoder()
+    upcycled = gomhc.upcycle(model, 3, key, dynamic=dynamic, copy=True)
+    # An approximate method is as far off as its column sums are.
+    error = max(gomhc.birkhoff.measures.marginal_error(_static_mix(part)).item() for part in coefficients(upcycled))
+    reference = model(tokens()).logits
+    difference = (upcycled(tokens()).logits - reference).abs().max()
+    assert difference <= (32 * torch.finfo(torch.float32).eps + 8 * error) * reference.abs().max()
+
+
+def _static_mix(part):
+    return part.parametrization(part.bias.split(part.sizes)[2])
+
+
+@torch.no_grad()
+@each_family
+def test_greedy_generation_from_a_padded_batch_is_the_same(family):
+    model = decoder(family)
+    upcycled = gomhc.upcycle(model, copy=True)
+    prompt = tokens(3, 6)
+    mask = torch.ones_like(prompt)
+    prompt[0, :3], mask[0, :3] = 0, 0
+    options = {"attention_mask": mask, "max_new_tokens": 15, "do_sample": False, "pad_token_id": 0}
+    assert torch.equal(upcycled.generate(prompt, **options), model.generate(prompt, **options))
+
+
+@torch.no_grad()
+@some_families
+def test_a_model_that_has_learned_gives_the_same_with_a_cache_and_without(family):
+    model = moved(gomhc.upcycle(decoder(family)))
+    whole = model(tokens()).logits
+    first = model(tokens()[:, :6], use_cache=True)
+    parts = [first.logits]
+    cache = first.past_key_values
+    for place in range(6, 11):
+        step = model(tokens()[:, place : place + 1], past_key_values=cache, use_cache=True)
+        parts.append(step.logits)
+        cache = step.past_key_values
+    assert_same_up_to_rounding(torch.cat(parts, dim=1), whole)
+
+
+@torch.no_grad()
+@some_families
+def test_padding_does_not_reach_the_tokens_of_a_model_that_has_learned(family):
+    model = moved(gomhc.upcycle(decoder(family)))
+    text = tokens(1, 7)
+    padded = torch.cat((torch.zeros(1, 4, dtype=torch.long), text), dim=-1)
+    mask = (padded != 0).long()
+    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    found = model(padded, attention_mask=mask, position_ids=places).logits[:, 4:]
+    assert_same_up_to_rounding(found, model(text).logits)
+
+
+@some_families
+def test_gradient_checkpointing_gives_the_same_gradients(family):
+    model = moved(gomhc.upcycle(decoder(family))).train()
+    plain = _gradients(model)
+    model.gradient_checkpointing_enable()
+    for name, gradient in _gradients(model).items():
+        torch.testing.assert_close(gradient, plain[name])
+    assert model.base_model.get_submodule("h" if family == "gpt2" else "layers")[0].gradient_checkpointing
+
+
+def _gradients(model):
+    torch.manual_seed(0)
+    model.zero_grad()
+    model(tokens(), labels=tokens(), use_cache=False).loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+def test_after_two_steps_everything_learns_that_can():
+    """The first mix acts on equal streams, and the last one feeds a mean: these two provably cannot."""
+    model = gomhc.upcycle(decoder()).train()
+    optimizer = torch.optim.AdamW(gomhc.parameter_groups(model, 0.1), lr=1e-2)
+    before = [_static_mix(part).detach() for part in coefficients(model)]
+    losses = []
+    for _ in range(4):
+        loss = model(tokens(), labels=tokens()).loss
+        optimizer.zero_grad()
+        loss.backward()
+        gradients = [part.bias.grad.split(part.sizes) for part in coefficients(model)]
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    for read, write, mix in gradients[1:-1]:
+        assert read.norm() > 1e-6
+        assert write.norm() > 1e-6
+        assert mix.norm() > 1e-6
+    for part, matrix in zip(coefficients(model)[1:-1], before[1:-1], strict=True):
+        assert (_static_mix(part) - matrix).abs().max() > 1e-4
+
+
+@torch.no_grad()
+def test_in_bfloat16_coefficients_stay_float32_and_the_error_is_that_of_bfloat16():
+    model = decoder()
+    exact = model(tokens()).logits
+    half = model.to(torch.bfloat16)
+    upcycled = gomhc.upcycle(half, copy=True)
+    assert {p.dtype for part in coefficients(upcycled) for p in part.parameters()} == {torch.float32}
+    found = upcycled(tokens()).logits
+    assert found.dtype == torch.bfloat16
+    assert (found - exact).abs().mean() < 2 * (half(tokens()).logits - exact).abs().mean()
+
+
+@torch.no_grad()
+@pytest.mark.unchecked
+def test_it_compiles():
+    model = moved(gomhc.upcycle(decoder(num_hidden_layers=2)))
+    expected = model(tokens()).logits
+    compiled = torch.compile(model, fullgraph=True)
+    torch.testing.assert_close(compiled(tokens()).logits, expected, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@each_family
+def test_a_saved_model_is_loaded_as_it_was(family, tmp_path):
+    model = moved(gomhc.upcycle(decoder(family), 3, gomhc.Kronecker(num_streams=3), dynamic=family != "gpt2"))
+    model.save_pretrained(tmp_path)
+    loaded = gomhc.from_pretrained(tmp_path)
+    assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
+    assert coefficients(loaded)[0].parametrization == gomhc.Kronecker(num_streams=3)
+    assert (tmp_path / "model.safetensors").exists()
+
+
+@torch.no_grad()
+def test_a_loaded_model_is_saved_and_loaded_again_also_by_the_auto_classes(tmp_path):
+    model = moved(gomhc.upcycle(decoder()))
+    model.save_pretrained(tmp_path / "first")
+    gomhc.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "second")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "second")
+    assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
+    assert loaded.config.gomhc["parametrization"]["key"] == "go"
+
+
+def test_loaded_in_bfloat16_coefficients_stay_float32(tmp_path):
+    gomhc.upcycle(decoder()).save_pretrained(tmp_path)
+    loaded = gomhc.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {p.dtype for part in coefficients(loaded) for p in part.parameters()} == {torch.float32}
+    assert loaded.lm_head.weight.dtype == torch.bfloat16
+
+
+def test_transformers_alone_refuses_the_checkpoint_and_a_fresh_process_loads_it(tmp_path):
+    """Else it would leave the streams out and say little about it."""
+    gomhc.upcycle(decoder()).save_pretrained(tmp_path)
+    code = (
+        "import sys, gomhc, transformers\n"
+        "try: transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1])\n"
+        "except ValueError as error: print('refused', 'gomhc_llama' in str(error))\n"
+        "print(type(gomhc.from_pretrained(sys.argv[1])).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["refused", "True", "LlamaForCausalLM"], done.stderr
+
+
+def test_a_checkpoint_that_gomhc_has_not_changed_is_refused(tmp_path):
+    decoder().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"holds a llama that gomhc has not changed.*gomhc\.upcycle"):
+        gomhc.from_pretrained(tmp_path)
+
+
+def test_a_checkpoint_without_some_weights_is_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    gomhc.upcycle(decoder()).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = {name: value for name, value in load_file(file).items() if not name.endswith("coefficients.bias")}
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks weights of this model: .*coefficients\.bias"):
+        gomhc.from_pretrained(tmp_path)
+
+
+@torch.no_grad()
+def test_hidden_states_are_streams_between_the_layers():
+    model = decoder()
+    upcycled = gomhc.upcycle(model, copy=True)
+    found = upcycled(tokens(), output_hidden_states=True).hidden_states
+    expected = model(tokens(), output_hidden_states=True).hidden_states
+    assert [tuple(state.shape) for state in found] == [(2, 11, 32), (2, 11, 4, 32), (2, 11, 4, 32), (2, 11, 32)]
+    for streams, state in zip(found[1:-1], expected[1:-1], strict=True):
+        assert_same_up_to_rounding(streams.mean(-2), state)
+        assert (streams[..., 0, :] - streams[..., 1, :]).abs().max() > 0.01
+    assert_same_up_to_rounding(found[-1], expected[-1])
+
+
+@torch.no_grad()
+def test_models_with_another_head_work():
+    config = decoder().config
+    config.num_labels = 3
+    model = transformers.LlamaForSequenceClassification(config).eval()
+    upcycled = gomhc.upcycle(model, copy=True)
+    assert_same_up_to_rounding(upcycled(tokens()).logits, model(tokens()).logits)
+
+
+def test_in_place_it_is_the_same_object_and_a_copy_leaves_the_model_alone():
+    model = decoder()
+    names = set(model.state_dict())
+    copy = gomhc.upcycle(model, copy=True)
+    assert set(model.state_dict()) == names
+    assert model.config.model_type == "llama"
+    assert names < set(copy.state_dict())
+    assert gomhc.upcycle(model) is model
+    assert set(model.state_dict()) == set(copy.state_dict())
+
+
+def test_first_matrices_come_from_the_generator():
+    def draw(seed):
+        model = gomhc.upcycle(decoder(), generator=torch.Generator().manual_seed(seed))
+        return coefficients(model)[0].bias.detach()
+
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+
+
+def test_lora_trains_adapters_and_coefficients_and_comes_back(tmp_path):
+    peft = pytest.importorskip("peft", reason="needs peft")
+    base = gomhc.upcycle(decoder(), generator=torch.Generator().manual_seed(0))
+    base.save_pretrained(tmp_path / "base")
+    options = peft.LoraConfig(target_modules=["q_proj", "v_proj"], modules_to_save=["coefficients"], r=2)
+    model = peft.get_peft_model(base, options)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert any("lora" in name for name in trained)
+    assert any("coefficients" in name for name in trained)
+    assert all("lora" in name or "coefficients" in name for name in trained)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    losses = []
+    for _ in range(5):
+        loss = model(input_ids=tokens(), labels=tokens()).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    model.eval().save_pretrained(tmp_path / "adapter")
+    again = peft.PeftModel.from_pretrained(gomhc.from_pretrained(tmp_path / "base"), tmp_path / "adapter").eval()
+    with torch.no_grad():
+        assert torch.equal(again(input_ids=tokens()).logits, model(input_ids=tokens()).logits)
+        merged = again.merge_and_unload()
+        assert_same_up_to_rounding(merged(input_ids=tokens()).logits, model(input_ids=tokens()).logits)
+
+
+def test_an_architecture_can_be_added(monkeypatch):
+    from gomhc.integrations.architectures import ARCHITECTURES, PRE_NORM
+
+    monkeypatch.setattr("gomhc.integrations.architectures.ARCHITECTURES", dict(ARCHITECTURES))
+    config = transformers.Starcoder2Config(
+        vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+    )
+    model = transformers.Starcoder2ForCausalLM(config).eval()
+    with pytest.raises(ValueError, match=r"knows gemma, .*, smollm3, not 'starcoder2'; gomhc.register_architecture"):
+        gomhc.upcycle(model)
+    gomhc.register_architecture("starcoder2", PRE_NORM)
+    with torch.no_grad():
+        reference = model(tokens()).logits
+        assert_same_up_to_rounding(gomhc.upcycle(model)(tokens()).logits, reference)
+
+
+def test_a_layer_with_a_part_that_its_architecture_does_not_know_is_refused():
+    with pytest.raises(ValueError, match=r"no branch has its \['crossattention', 'ln_cross_attn'\]"):
+        gomhc.upcycle(decoder("gpt2", add_cross_attention=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((4, "gone"), "one of go, .*got 'gone'"),
+        ((3, Orthostochastic(num_streams=4)), "num_streams=3, but Orthostochastic.*mixes 4 streams"),
+    ],
+)
+def test_a_parametrization_that_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        gomhc.upcycle(decoder(), *arguments)
+
+
+def test_a_model_with_streams_is_refused():
+    with pytest.raises(ValueError, match="has streams already"):
+        gomhc.upcycle(gomhc.upcycle(decoder()))
+
+
+@pytest.mark.unchecked
+def test_a_wrapped_model_is_refused():
+    with pytest.raises(ValueError, match="upcycle first, and then wrap it"):
+        gomhc.upcycle(torch.nn.Sequential(decoder()))
+
+
+def test_a_model_whose_layers_another_library_has_patched_is_refused():
+    model = decoder()
+    model.model.layers[1].forward = model.model.layers[1].forward
+    with pytest.raises(ValueError, match="another library has replaced the forward"):
+        gomhc.upcycle(model)
+
+
+def test_the_core_does_not_import_transformers():
+    code = "import sys, gomhc, gomhc.inspection; sys.exit('transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_transformers_the_error_says_what_to_install():
+    code = "import sys; sys.modules['transformers'] = None; import gomhc; gomhc.upcycle"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "gomhc.upcycle needs transformers; install it with: pip install 'gomhc[hf]'" in done.stderr
