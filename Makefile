@@ -27,7 +27,8 @@ test: setup lint browser
 # Tests open pages in Chromium where there is one. It is installed where that takes no question, as in CI.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get install --yes --quiet chromium >/dev/null; } || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get update || true; } >/dev/null 2>&1 && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet chromium >/dev/null 2>&1; } || \
 	  echo 'no Chromium: tests that open a page will be skipped (install it with: apt-get install chromium)'
 
 lint: setup

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -274,6 +275,12 @@ def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
     except KeyboardInterrupt:
         left = len(to_do) - finished
         sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+    except BrokenExecutor as error:
+        reason = str(error).splitlines()[0]
+        sys.exit(
+            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
+        )
     return errors
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gomhc.data.download import Remote
 
@@ -26,29 +27,34 @@ GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+
 """Where GPT-2 cuts text before it joins bytes."""
 
 
-class Tokenizer(Protocol):
+class Tokenizer(ABC):
     """Text to numbers and back; `decode(encode(text)) == text`."""
 
     @property
+    @abstractmethod
     def vocab_size(self) -> int:
         """How many different tokens there are."""
 
     @property
+    @abstractmethod
     def end_of_text(self) -> int | None:
         """What stands behind each document; None where the corpus is one text."""
 
+    @abstractmethod
     def encode(self, text: str) -> list[int]:
         """The tokens of a text. A text is data: what looks like a special token in it is read as characters."""
 
+    @abstractmethod
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; ends of documents are empty."""
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What `from_description` makes it again from."""
 
 
 @dataclass(frozen=True)
-class CharacterTokenizer:
+class CharacterTokenizer(Tokenizer):
     """A token for each character of a corpus, in their order; the end of a document, if there are several, is last."""
 
     characters: str
@@ -91,7 +97,7 @@ class CharacterTokenizer:
 
 
 @dataclass(frozen=True)
-class BytePairTokenizer:
+class BytePairTokenizer(Tokenizer):
     """GPT-2's 50,257 byte pairs; `source` is a folder with its `vocab.json`, or `gpt2` for a download."""
 
     source: str = "gpt2"

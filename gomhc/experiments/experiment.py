@@ -27,12 +27,14 @@ class Run(ABC):
     A run draws all its random numbers from a seed that is among its fields.
     """
 
-    alone: ClassVar[bool] = False
-    """Whether nothing else may run meanwhile, as where time is measured."""
-
     @abstractmethod
     def execute(self) -> dict[str, Any]:
         """Measure: numbers, strings, and nested lists and dictionaries of them (arrays by `.tolist()`)."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else may run meanwhile, as where time is measured or one run takes the machine."""
+        return False
 
     @property
     def full_size(self) -> bool:

@@ -18,6 +18,7 @@ from gomhc.experiments.karpelevic import Karpelevic
 from gomhc.experiments.kl import Divergence
 from gomhc.experiments.kromhc import KromHC
 from gomhc.experiments.learning_rate import LearningRate
+from gomhc.experiments.lm import TinyLanguageModel
 from gomhc.experiments.map_times import TimesOfMaps
 from gomhc.experiments.parameters import Parameters
 from gomhc.experiments.projector_noise import ProjectorNoise
@@ -42,6 +43,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Fig6(),
     Fig7(),
     Fig8(),
+    TinyLanguageModel(),
     Dims(),
     Sparsity(),
     Targets(),

@@ -45,8 +45,9 @@ class Task:
         return key_of(self.experiment, self.kind, self.run.configuration, self.code_version)
 
     def __str__(self) -> str:
-        values = ((field.name, getattr(self.run, field.name)) for field in fields(self.run))
-        return f"{self.experiment}: {', '.join(f'{name} {value}' for name, value in values)}"
+        values = ((field.name, getattr(self.run, field.name), field.default) for field in fields(self.run))
+        told = ", ".join(f"{name} {value}" for name, value, default in values if value != default)
+        return f"{self.experiment}: {told or self.kind}"
 
 
 @dataclass(frozen=True)

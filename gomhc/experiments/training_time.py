@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gomhc.experiments.experiment import Experiment, Run, Scale
 from gomhc.experiments.toy import ToyRun
@@ -19,7 +18,9 @@ EPOCHS = {"go-s1": 2000, "go-s2": 2000, "mhc-lite": 10_000, "kromhc": 10_000, "m
 class TimedRun(ToyRun):
     """As `ToyRun`, with nothing else running."""
 
-    alone: ClassVar[bool] = True
+    @property
+    def alone(self) -> bool:
+        return True
 
 
 class TrainingTime(Experiment):

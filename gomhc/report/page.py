@@ -1,8 +1,8 @@
 """How does a report become one self-contained page? HTML or Markdown; light and dark, wide and on a phone.
 
 A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot`, a `Table` or a
-`Text`. Nothing on the page is loaded from elsewhere and there are no scripts, nor may there be, by its own policy. Figures are inline SVG whose ink is the
-page's text colour.
+`Text`. Nothing on the page is loaded from elsewhere and there are no scripts: its own policy forbids both. Figures are
+inline SVG whose ink is the page's text colour.
 """
 
 from __future__ import annotations

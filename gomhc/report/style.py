@@ -40,6 +40,7 @@ LOOKS: dict[str, Look] = {
     "go-givens": Look("Givens", "#CC3311", (0, (5, 1, 1, 1))),
     "average-2": Look("average of 2, s = 1", "#6B5BD2"),
     "average-3": Look("average of 3, s = 1", "#A8801C"),
+    "residual": Look("plain residual", "#5F6B76"),
     "hc": Look("HC (unconstrained)", "#CC3311", (0, (1, 1))),
 }
 """Name in records -> look. Names that are not here have one by `look`."""

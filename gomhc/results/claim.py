@@ -23,7 +23,8 @@ class Verdict(StrEnum):
 class Finding:
     """What records say of a claim: the number that the rule judges, in words with its sizes, and how large it was."""
 
-    value: float
+    value: float | None
+    """None: the records are too small to decide, and the text says so."""
     text: str
     full_size: bool | None = None
     """Whether it was measured at the paper's sizes; None: as all records of the experiment were."""
@@ -74,7 +75,7 @@ class Claim:
 
     def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
         """What the finding, if there is one, says of the claim."""
-        if finding is None or self.rule is None:
+        if finding is None or finding.value is None or self.rule is None:
             return Verdict.NOT_MEASURED
         if not self.rule.allows(finding.value):
             return Verdict.DOES_NOT_HOLD

@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from gomhc.data.download import sha256
@@ -112,8 +113,8 @@ def remove_leftovers(run: Path) -> None:
 
 
 def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    save_file(checkpoint.weights, folder / WEIGHTS)
-    save_file(checkpoint.optimizer, folder / OPTIMIZER)
+    (folder / WEIGHTS).write_bytes(safetensors.torch.save(checkpoint.weights))
+    (folder / OPTIMIZER).write_bytes(safetensors.torch.save(checkpoint.optimizer))
     state = {
         "format": FORMAT,
         "step": checkpoint.step,

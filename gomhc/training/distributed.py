@@ -122,7 +122,7 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str
     """Weights and the optimizer's state by name, whole and on the CPU; empty but in the main process."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     weights = get_model_state_dict(model, options=options)
-    state: Any = get_optimizer_state_dict(model, optimizer, options=options)["state"]
+    state: Any = get_optimizer_state_dict(model, optimizer, options=options).get("state", {})
     flat = {f"{name}/{key}": value for name, values in state.items() for key, value in values.items()}
     return _packed(weights), _packed(flat)
 

@@ -138,9 +138,10 @@ class Trainer:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.backward()
-        norm = self.clip()
+        norm = self.gradient_norm()
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise NotFinite(self.diagnosis(loss, norm))
+            raise NotFinite(self.diagnosis(f"the loss is {loss} and its gradient's norm {norm}"))
+        nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, torch.tensor(norm))
         self.optimizer.step()
         seconds = time.perf_counter() - begin
         self.norms = [*self.norms, norm][-JITTER_WINDOW:]
@@ -178,9 +179,10 @@ class Trainer:
         parts = zip(*(side.chunk(recipe.accumulation) for side in drawn), strict=True)
         return [(self._mine(tokens), self._mine(targets)) for tokens, targets in parts]
 
-    def clip(self) -> float:
-        """Scale the gradient down to the recipe's norm; the norm before."""
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+    def gradient_norm(self) -> float:
+        """Over all parameters, before it is clipped."""
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
         return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
 
     @torch.no_grad()
@@ -192,11 +194,13 @@ class Trainer:
         )
         parts = zip(*(side.split(self.recipe.batch_size) for side in (tokens, targets)), strict=True)
         with self.autocast():  # every process looks at all of it: the loss is then the same on any number of them
-            total = sum(len(part[0]) * self._loss(*part) for part in parts)
+            loss = sum(len(part[0]) * self._loss(*part) for part in parts) / len(tokens)
+        if not math.isfinite(loss):
+            raise NotFinite(self.diagnosis(f"the validation loss is {loss}"))
         distances = health.mix_distances(self.gpt, lambda: self._loss(tokens[:1], targets[:1]))
         record = {
             "step": self.step,
-            "validation_loss": total / len(tokens),
+            "validation_loss": loss,
             "mix_distance": distances,
             "sample": self.sample(),
         }
@@ -220,8 +224,8 @@ class Trainer:
             self.watcher.saved(checkpoint.save(self.folder, found))
         self.world.wait()
 
-    def diagnosis(self, loss: float, norm: float) -> str:
-        """Which step, which layer, and what is left."""
+    def diagnosis(self, what: str) -> str:
+        """What is not finite, at which step, in which layer, and what is left."""
         tokens, targets = self.batches()[0]
         self.seed_dropout(0)
         where = health.first_not_finite(self.gpt, lambda: self.gpt(tokens, targets))
@@ -229,10 +233,7 @@ class Trainer:
             where = f"the gradient of {weight}"
         where = self.world.first(where) or "no single layer"
         left = checkpoint.folder_of(self.folder, checkpoint.steps(self.folder)[-1])
-        return (
-            f"at step {self.step} the loss is {loss} and its gradient's norm {norm}; the first that is not finite is "
-            f"{where}. The last good checkpoint is {left}; try a lower learning rate, or precision float32"
-        )
+        return f"at step {self.step} {what}; the first that is not finite is {where}. The last good checkpoint is {left}; try a lower learning rate, or precision float32"
 
     def log(self, record: Record) -> None:
         """Keep a record."""
