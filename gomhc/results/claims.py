@@ -203,7 +203,7 @@ CLAIMS: tuple[Claim, ...] = (
         ("kron-factor", "app. B.3", "little dependence", "At d = 16 factors of 4 are no better than factors of 2.",
          "Excess over the floor: factors of 2 over factors of 4.", Rule(0.67, 1.5)),
         ("kron-average", "app. H.2", "n²/log n", "Averaging n²/log n KromHC matrices reaches every matrix.",
-         "Terms needed for an excess below 2 % of the floor, over n²/ln n, d = 4.", Rule(0.5, 2)),
+         "Loss above the least possible, over ε²/3, of averages of at least n²/ln n terms, d = 4.", Rule(at_most=0.02)),
     ),
     *_claims(
         "fig6",
