@@ -120,7 +120,7 @@ class KromHC(Experiment):
             return None
         listed = ", ".join(f"{k}: {value:.2g}" for k, value in excess.items())
         text = (
-            f"excess by terms: {listed}; products of 2 × 2 factors are mixtures of d permutations, and so are averages"
+            f"excess by terms: {listed}; products of 2 × 2 factors mix d permutations, and so do averages"
         )
         return Finding(min(enough) / (0.1**2 / 3), text)
 
