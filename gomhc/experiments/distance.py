@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.experiments.toy import ToyRun, metric, ratio
+from gomhc.experiments.toy import ToyRun, metric, quick_epochs, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
 
@@ -21,9 +21,12 @@ class Distance(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
-        methods = ("go-s1", "go-s2", "go-s3", "mhc-lite", "kromhc")
-        return [ToyRun(method=method, objective="matrix", **sizes) for method in methods]
+        quick = scale == "quick"
+        sizes: Sizes = {"num_targets": 16} if quick else {}
+        return [
+            ToyRun(method=method, objective="matrix", num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
+            for method in ("go-s1", "go-s2", "go-s3", "mhc-lite", "kromhc")
+        ]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         value = ratio(records, "converged", "mhc-lite", "go-s2")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.projector_noise import FloorRun
-from gomhc.experiments.toy import ToyRun, metric, ratio
+from gomhc.experiments.toy import ToyRun, metric, quick_epochs, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
@@ -26,13 +26,14 @@ class Fig6(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
-        as_written = [ToyRun(method=method, **sizes) for method in (*PAPER, *BEYOND)]
-        as_coded = PAPER if scale != "quick" else ("go-s2", "mhc-lite", "kromhc")
+        quick = scale == "quick"
+        sizes: Sizes = {"num_targets": 16} if quick else {}
+        as_coded = PAPER if not quick else ("go-s2", "mhc-lite", "kromhc")
+        epochs = {method: quick_epochs(method) if quick else 20_000 for method in (*PAPER, *BEYOND)}
         return [
             FloorRun(num_streams=4, projector_noise=0.0),
-            *as_written,
-            *(ToyRun(method=method, inputs="count", **sizes) for method in as_coded),
+            *(ToyRun(method=method, num_epochs=epochs[method], **sizes) for method in (*PAPER, *BEYOND)),
+            *(ToyRun(method=method, inputs="count", num_epochs=epochs[method], **sizes) for method in as_coded),
         ]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:

@@ -11,7 +11,7 @@ import torch
 
 from gomhc.birkhoff import SAMPLERS
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.experiments.toy import ToyRun, ratio
+from gomhc.experiments.toy import ToyRun, quick_epochs, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
@@ -62,10 +62,12 @@ class ProjectorNoise(Experiment):
     def runs(self, scale: Scale) -> Sequence[Run]:
         quick = scale == "quick"
         levels = (1e-6, 1e-1) if quick else LEVELS
-        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if quick else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16} if quick else {}
         return [
             *(FloorRun(num_streams=d, num_samples=20_000 if quick else 200_000) for d in STREAMS),
-            *(ToyRun(method=method, projector_noise=level, **sizes) for level in levels
+            *(ToyRun(method=method, projector_noise=level,
+                     num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
+              for level in levels
               for method in (("go-s2", "mhc-lite") if quick else ("go-s1", "go-s2", "mhc-lite", "kromhc"))),
         ]  # fmt: skip
 

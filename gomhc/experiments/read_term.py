@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.experiments.toy import ToyRun
+from gomhc.experiments.toy import ToyRun, quick_epochs
 from gomhc.models.stream_mixer import Objective
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, only, select
@@ -25,10 +25,11 @@ class ReadTerm(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes: Sizes = {"num_targets": 16, "num_epochs": 5000} if scale == "quick" else {"num_epochs": 20_000}
-        methods = METHODS if scale == "quick" else ("go-s1", *METHODS)
+        quick = scale == "quick"
+        sizes: Sizes = {"num_targets": 16} if quick else {}
+        methods = METHODS if quick else ("go-s1", *METHODS)
         return [
-            ToyRun(method=method, objective=objective, **sizes)
+            ToyRun(method=method, objective=objective, num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
             for objective in KINDS for method in methods
         ]  # fmt: skip
 

@@ -32,7 +32,7 @@ class Sparsity(Experiment):
         levels, streams = ((0.0, 0.9), (4,)) if quick else (SPARSITIES, (2, 4, 6, 8, 10))
         sizes: Sizes = {"num_targets": 16} if quick else {}
         short, long = (2000, 5000) if quick else (10_000, 20_000)
-        epochs = {"go-s2": short, "mhc-lite": long, "kromhc": long}
+        epochs = {"go-s2": short, "mhc-lite": long, "kromhc": short if quick else long}
         return [
             ToyRun(method=method, num_streams=d, sparsity=level, num_epochs=epochs[method], **sizes)
             for d in streams for level in levels for method in ("go-s2", "mhc-lite", "kromhc")

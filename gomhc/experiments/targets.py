@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.experiments.toy import ToyRun, ratio
+from gomhc.experiments.toy import ToyRun, quick_epochs, ratio
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record
 
@@ -33,9 +33,10 @@ class Targets(Experiment):
     def runs(self, scale: Scale) -> Sequence[Run]:
         quick = scale == "quick"
         methods = ("go-s2", "mhc-lite", "kromhc") if quick else ("go-s1", "go-s2", "mhc-lite", "kromhc")
-        sizes: Sizes = {"num_targets": 16, "num_epochs": 4000} if quick else {"num_epochs": 20_000}
+        sizes: Sizes = {"num_targets": 16} if quick else {}
         return [
-            ToyRun(method=method, targets=sampler, target_expressivity=size, **sizes)
+            ToyRun(method=method, targets=sampler, target_expressivity=size,
+                   num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
             for sampler, size in DISTRIBUTIONS.values() for method in methods
         ]  # fmt: skip
 
