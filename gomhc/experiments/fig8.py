@@ -27,7 +27,7 @@ class Fig8(Experiment):
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         if scale == "quick":
-            few: Sizes = {"num_targets": 8, "num_epochs": 2500}
+            few: Sizes = {"num_targets": 32, "num_epochs": 2500}
             return [
                 *(ToyRun(method=method, num_streams=d, **few) for method in ("go-s2", "kromhc") for d in (2, 4, 8, 16)),
                 *(ToyRun(method="mhc-lite", num_streams=d, num_targets=8, num_epochs=6000) for d in (2, 4)),

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gomhc.birkhoff.measures import geodesic_distance, kl_divergence
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.experiments.learners import LEARNERS
 from gomhc.experiments.toy import ToyRun, log_spaced, metric, ratio
-from gomhc.models.stream_mixer import draw_problem, start_logits, train
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
@@ -28,15 +25,10 @@ class PathRun(ToyRun):
     """Whether angles are measured; all sign patterns are tried, so d is at most 4."""
 
     def execute(self) -> dict[str, Any]:
-        generator = torch.Generator().manual_seed(self.seed)
-        learner = LEARNERS[self.method]
-        parametrization = learner.make(num_streams=self.num_streams)
-        problem = draw_problem(self, generator)
-        start = start_logits(parametrization, self.start or learner.start, self.num_targets, generator)
+        problem, epochs = self.begin()
         kept = log_spaced(self.num_epochs + 1)[::4].tolist()
         wanted = {*kept, self.num_epochs}
-        epochs = enumerate(train(parametrization, self, self, problem, start, self.seed))
-        path = {epoch: state.matrices.double() for epoch, state in epochs if epoch in wanted}
+        path = {number: epoch.matrices.double() for number, epoch in enumerate(epochs) if number in wanted}
         divergence = [_mean(kl_divergence(problem.target, matrices)) for matrices in path.values()]
         result = {"epochs": list(path), "divergence": divergence, "final_divergence": divergence[-1]}
         if self.angles:

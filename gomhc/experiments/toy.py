@@ -6,7 +6,7 @@ It records the loss, averaged over targets, at epochs that lie evenly on a logar
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,17 @@ import torch
 
 from gomhc.experiments.experiment import Run
 from gomhc.experiments.learners import LEARNERS
-from gomhc.models.stream_mixer import Start, Task, Training, draw_problem, lowest_loss, start_logits, train
+from gomhc.models.stream_mixer import (
+    Epoch,
+    Problem,
+    Start,
+    Task,
+    Training,
+    draw_problem,
+    lowest_loss,
+    start_logits,
+    train,
+)
 from gomhc.results.record import Record, select
 from gomhc.statistics.curves import epochs_to_converge
 
@@ -46,14 +56,18 @@ class ToyRun(Run, Task, Training):
         size = self.num_targets * (learner.num_logits * self.num_streams + self.num_streams**3)
         return self.num_epochs * (3e-4 + 2e-9 * size)
 
-    def execute(self) -> dict[str, Any]:
+    def begin(self) -> tuple[Problem, Iterator[Epoch]]:
+        """What is to be learned, and the epochs of learning it, which run as they are asked for."""
         generator = torch.Generator().manual_seed(self.seed)
         learner = LEARNERS[self.method]
         parametrization = learner.make(num_streams=self.num_streams)
         problem = draw_problem(self, generator)
         start = start_logits(parametrization, self.start or learner.start, self.num_targets, generator)
+        return problem, train(parametrization, self, self, problem, start, self.seed)
+
+    def execute(self) -> dict[str, Any]:
+        problem, epochs = self.begin()
         began = time.perf_counter()
-        epochs = train(parametrization, self, self, problem, start, self.seed)
         losses = torch.stack([epoch.losses for epoch in epochs]).double().numpy()
         seconds = time.perf_counter() - began
         lowest = lowest_loss(problem).mean().item() if self.objective == "streams" else None

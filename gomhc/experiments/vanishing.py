@@ -112,7 +112,7 @@ class Vanishing(Experiment):
             slopes = {method: _slope(corner) for method, corner in corners.items()}
             text = ", ".join(f"{method} leak^{slope:.2f}" for method, slope in slopes.items())
             found["corner-jacobian"] = Finding(slopes["go-s2"], f"norm of the Jacobian near the identity: {text}")
-            found["corner-advantage"] = Finding(slopes["mhc-lite"] - slopes["go-s2"], "the same")
+            found["corner-advantage"] = Finding(slopes["mhc-lite"] - slopes["go-s2"], text)
         return found
 
 
