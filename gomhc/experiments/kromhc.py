@@ -119,9 +119,7 @@ class KromHC(Experiment):
         if not enough:
             return None
         listed = ", ".join(f"{k}: {value:.2g}" for k, value in excess.items())
-        text = (
-            f"excess by terms: {listed}; products of 2 × 2 factors mix d permutations, and so do averages"
-        )
+        text = f"excess by terms: {listed}; products of 2 × 2 factors mix d permutations, and so do averages"
         return Finding(min(enough) / (0.1**2 / 3), text)
 
 
