@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass, replace
 
 import pytest
+import torch
 
 from gomhc.experiments import schedule
 from gomhc.experiments.experiment import Experiment, Run
@@ -88,6 +89,25 @@ def test_run_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
     assert well.record is not None
 
 
+def test_run_has_the_threads_that_it_asks_for(tmp_path):
+    @dataclass(frozen=True, kw_only=True)
+    class Threads(Run):
+        wanted: int
+
+        @property
+        def num_threads(self):
+            return self.wanted
+
+        def execute(self):
+            return {"threads": torch.get_num_threads()}
+
+    before = torch.get_num_threads()
+    (done,) = schedule.perform([schedule.Task("threads", Threads(wanted=3), "version")], Store(tmp_path), jobs=1)
+    assert done.record.metrics == {"threads": 3}
+    assert done.record.device.endswith(", 3 threads")
+    assert torch.get_num_threads() == before
+
+
 def test_nothing_half_written_is_left_when_writing_fails(tmp_path, monkeypatch):
     store = Store(tmp_path)
     (done,) = schedule.perform([task(3.0)], store, jobs=1)
@@ -140,7 +160,7 @@ def sources(tmp_path, monkeypatch):
     [
         ("experiments/depth.py", "DEPTH = 32", "DEPTH = 33", True),
         ("birkhoff/samplers.py", "torch.linalg.qr(gaussian).Q", "gaussian", True),
-        ("kernels/native/lanes.h", "TILE = 8", "TILE = 4", True),
+        ("kernels/native/lanes.h", "constexpr int TILE", "constexpr short TILE", True),
         ("experiments/depth.py", "DEPTH = 32", "DEPTH = 32  # layers", False),
         ("experiments/depth.py", '"""Do far layers', '"""Whether far layers', False),
         ("experiments/depth.py", "after 16 layers, s = 1", "at depth 16 with s = 1", False),

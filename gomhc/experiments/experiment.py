@@ -37,6 +37,11 @@ class Run(ABC):
         return False
 
     @property
+    def num_threads(self) -> int | None:
+        """Threads that torch may use; None: its share of the cores."""
+        return None
+
+    @property
     def full_size(self) -> bool:
         """Whether these are the paper's sizes."""
         return True

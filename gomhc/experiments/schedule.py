@@ -123,7 +123,7 @@ def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
 
 
 def _do(task: Task, store: Store, threads: int, commit: str) -> Done:
-    before = torch.get_num_threads()
+    before, threads = torch.get_num_threads(), task.run.num_threads or threads
     torch.set_num_threads(threads)
     started = time.perf_counter()
     try:

@@ -16,11 +16,15 @@ EPOCHS = {"go-s1": 2000, "go-s2": 2000, "mhc-lite": 10_000, "kromhc": 10_000, "m
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRun(ToyRun):
-    """As `ToyRun`, with nothing else running."""
+    """As `ToyRun`, with nothing else running, on one thread: matrices this small only wait for a second one."""
 
     @property
     def alone(self) -> bool:
         return True
+
+    @property
+    def num_threads(self) -> int:
+        return 1
 
 
 class TrainingTime(Experiment):
