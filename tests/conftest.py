@@ -8,6 +8,7 @@ those checks; wrong types must meet gomhc's own errors) are left to a second run
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 import torch
@@ -21,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background job ignores Ctrl-C, and so would the commands that tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "unchecked: runs without shape checks, by `pytest --unchecked`")
     if not config.getoption("--unchecked"):
         install_import_hook("gomhc", "shapes.check")  # before any test imports gomhc
