@@ -247,7 +247,7 @@ def sample(
     run: Annotated[Path, tyro.conf.Positional],
     prompt: str = "",
     tokens: int = 500,
-    temperature: float = 0.8,
+    temperature: float = 0.5,
     top_k: int | None = None,
     seed: int = 0,
 ) -> None:

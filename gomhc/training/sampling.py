@@ -20,7 +20,7 @@ def stream_text(
     prompt: str,
     *,
     num_tokens: int,
-    temperature: float = 0.8,
+    temperature: float = 0.5,
     top_k: int | None = None,
     seed: int = 0,
 ) -> Iterator[str]:
