@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,10 +25,11 @@ TINY = {
 METHODS = {
     "projection": {"linalg.solve", "go", "mHC-lite's product", "20 Sinkhorn iterations"}
     | {f"go ({name})" for name in kernels.available()}
+    | {bench_projection.PEER for module in [bench_projection.PEER_MODULE] if timing.is_installed(module)}
     | set(gomhc.PARAMETRIZATIONS),
     "layer": {"roofline", "go", "sinkhorn", "permutations", "kronecker", "transportation", "identity"}
     | {f"{key} (plain)" for key in bench_layer.METHODS}
-    | {peer for peer in bench_layer.PEERS if bench_layer.is_installed(peer)},
+    | {peer for peer, module in bench_layer.PEERS.items() if timing.is_installed(module)},
     "step": {"plain residual", "go", "permutations", "kronecker", "sinkhorn", "identity"},
 }
 
@@ -187,6 +189,22 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
     layer = bench_layer.Layer(tokens=2, channels=8)
     assert f"not installed: {bench_layer.DEEPSEEK}" in "; ".join(layer.remarks())
     assert bench_layer.DEEPSEEK not in {contender.method for contender in layer.contenders()}
+
+
+def test_the_sinkhorn_of_a_peer_has_a_row_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(bench_projection, "PEER_MODULE", "no_such_module")
+    projection = bench_projection.Projection(num_matrices=2)
+    assert f"not installed: {bench_projection.PEER}" in "; ".join(projection.remarks())
+    assert bench_projection.PEER not in {contender.method for contender in projection.contenders()}
+    shapes = []
+
+    def sinkhorn_knopps(logits):
+        shapes.append(tuple(logits.shape))
+        return logits.exp()
+
+    monkeypatch.setitem(sys.modules, "no_such_module", SimpleNamespace(sinkhorn_knopps=sinkhorn_knopps))
+    next(one for one in projection.contenders() if one.method == bench_projection.PEER).run()
+    assert shapes == [(2, 4, 4)]
 
 
 def test_the_default_step_is_that_of_the_papers_model(monkeypatch):

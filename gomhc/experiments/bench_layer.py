@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic, Parametrization
 from gomhc.experiments.bench_projection import with_kernels
-from gomhc.experiments.timing import Benchmark, Contender
+from gomhc.experiments.timing import Benchmark, Contender, is_installed
 from gomhc.layers import HyperConnection
 
 ROOFLINE = "roofline"
@@ -50,14 +50,14 @@ class Layer(Benchmark):
         ours = {key: self._connection(PARAMETRIZATIONS[key](num_streams=NUM_STREAMS)) for key in METHODS}
         plain = {f"{key} (plain)": with_kernels("plain", run) for key, run in ours.items()}
         makers = {DEEPSEEK: self._deepseek_v4, LUCIDRAINS: self._lucidrains, LUCIDRAINS_MHC: self._lucidrains_mhc}
-        peers = {name: make() for name, make in makers.items() if is_installed(name)}
+        peers = {name: make() for name, make in makers.items() if is_installed(PEERS[name])}
         everything = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
         sizes = {"d": NUM_STREAMS, "c": self.channels, "tokens": self.tokens}
         return [Contender(name, sizes, run) for name, run in everything.items()]
 
     def remarks(self) -> list[str]:
         roofline = f"{ROOFLINE}: the three matrix products of go and eight copies of the streams"
-        missing = [name for name in PEERS if not is_installed(name)]
+        missing = [name for name in PEERS if not is_installed(PEERS[name])]
         return [roofline, *(f"not installed: {name}" for name in missing)]
 
     def _streams(self) -> Float[Tensor, "tokens d c"]:
@@ -107,15 +107,6 @@ class Layer(Benchmark):
         make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(NUM_STREAMS)
         layer = make(dim=self.channels, branch=nn.Identity(), layer_index=0)
         return forward_and_backward(layer, self._streams().transpose(0, 1).contiguous(), layer.parameters())
-
-
-def is_installed(peer: str) -> bool:
-    """Whether this peer can be measured here."""
-    try:
-        import_module(PEERS[peer])
-    except ImportError:
-        return False
-    return True
 
 
 def forward_and_backward(

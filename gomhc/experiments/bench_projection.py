@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from gomhc import kernels
 from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic
-from gomhc.experiments.timing import Benchmark, Contender
+from gomhc.experiments.timing import Benchmark, Contender, is_installed
 
 Map = Callable[[Tensor], Tensor]
 
@@ -27,6 +28,8 @@ GO = Orthostochastic.key
 SOLVE = "linalg.solve"
 PRODUCT = "mHC-lite's product"
 ITERATIONS = "20 Sinkhorn iterations"
+PEER, PEER_MODULE = "hyper-connections' Sinkhorn", "hyper_connections.mHCv2"
+"""The same twenty iterations as other people install them, measured where they are."""
 
 MAIN, LARGER = (4, 2), (8, 2)
 """(d, s) where everything is compared, and where go-mHC is compared to the solve."""
@@ -47,7 +50,7 @@ class Projection(Benchmark):
     """Where that plot is written."""
 
     title: ClassVar[str] = "Doubly stochastic matrices, forward and backward"
-    references: ClassVar[tuple[str, ...]] = (SOLVE, ITERATIONS, PRODUCT)
+    references: ClassVar[tuple[str, ...]] = (SOLVE, ITERATIONS, PEER, PRODUCT)
 
     def contenders(self) -> list[Contender]:
         d, s = MAIN
@@ -58,6 +61,9 @@ class Projection(Benchmark):
                 found.append(self._contender(key, d, s, method.num_logits, method))
         found.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
         found.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
+        if is_installed(PEER_MODULE):
+            sinkhorn = import_module(PEER_MODULE).sinkhorn_knopps
+            found.append(self._contender(PEER, d, s, d * d, lambda logits: sinkhorn(logits.unflatten(-1, (d, d)))))
         found += self._go_and_solve(*LARGER, kernels.available())
         for d, s in GROWTH if self.grow else ():
             if (d, s) not in (MAIN, LARGER):
@@ -66,7 +72,8 @@ class Projection(Benchmark):
 
     def remarks(self) -> list[str]:
         names = ", ".join(kernels.available())
-        return [f"{GO}: as gomhc runs it, and by its kernels ({names})"]
+        missing = [] if is_installed(PEER_MODULE) else [f"not installed: {PEER}"]
+        return [f"{GO}: as gomhc runs it, and by its kernels ({names})", *missing]
 
     def _go_and_solve(self, d: int, s: int, kernel_names: Sequence[str]) -> Iterator[Contender]:
         """The solve, go-mHC as it runs by default, and go-mHC by each of these kernels."""

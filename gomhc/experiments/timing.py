@@ -12,6 +12,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
@@ -97,6 +98,15 @@ class Benchmark(ABC):
     def remarks(self) -> list[str]:
         """What a reader of the table should know besides."""
         return []
+
+
+def is_installed(module: str) -> bool:
+    """Whether this module, of other people, can be measured here."""
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 def turns(contenders: Sequence[Contender], rounds: int) -> Iterator[Turn]:

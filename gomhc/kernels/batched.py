@@ -20,16 +20,16 @@ from torch import Tensor
 FLOAT_LIMIT = 6.0
 """The largest logit that float32 is enough for; sums are then made exact by one division of rows and one of columns."""
 ENTRIES = 2**20
-"""Of the matrices that are worked on at once, so that their memory is used again and not asked for anew."""
+"""Of the matrices that are worked on at once."""
 GROUPS = 8
-"""That the matrices are divided into, if their number is a multiple."""
+"""That matrices are divided into, where they can be: a thread then works on memory that no other touches."""
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     matrix, _ = _Orthostochastic.apply(flat, num_streams, expressivity)
-    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)  # type: ignore[no-any-return]
+    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
 class _Orthostochastic(torch.autograd.Function):
@@ -61,7 +61,7 @@ class _Orthostochastic(torch.autograd.Function):
 
 
 def _chunks(x: Tensor, n: int) -> tuple[Tensor, ...]:
-    """Views of a share of the batch each, so small that memory for its matrices is used again and not asked for anew."""
+    """Views of a share of the batch each, so small that memory for its matrices is used again."""
     return x.split(max(1, ENTRIES // n**2))
 
 
@@ -76,7 +76,7 @@ def _innermost(x: Tensor) -> Tensor:
 
 
 def _num_groups(batch: int) -> int:
-    """Groups lie apart in memory, and threads share out the memory: each has matrices of its own."""
+    """As many as divide the batch."""
     return math.gcd(batch, GROUPS)
 
 

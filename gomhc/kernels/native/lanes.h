@@ -270,8 +270,8 @@ static inline bool all_small(const float *numbers, int64_t count) {
 
 template <int D, int S> static void blocks(const Map &task, int64_t first, int64_t last) {
     const int n = task.d * task.s, p = n * (n - 1) / 2;
-    std::vector<char> bytes(Rotation<double, D, S>::bytes(n) + 64);
-    void *memory = bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
+    const std::unique_ptr<char[]> bytes(new char[Rotation<double, D, S>::bytes(n) + 64]);  // a vector would clear it
+    void *memory = bytes.get() + (64 - reinterpret_cast<uintptr_t>(bytes.get()) % 64) % 64;
     for (int64_t block = first; block < last; block++) {
         const int64_t start = block * BLOCK;
         const int count = int(std::min<int64_t>(BLOCK, task.count - start));

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // Largest logit of a block that is computed in float: entries are then off by 1e-6 or so at the worst.
-constexpr float FLOAT_LIMIT = 4.0f;
+constexpr float FLOAT_LIMIT = 4.5f;
 constexpr int LARGEST = 64;  // rows of a rotation, and streams
 
 struct Map {
