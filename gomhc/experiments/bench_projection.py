@@ -62,8 +62,7 @@ class Projection(Benchmark):
         found.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
         found.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
         if is_installed(PEER_MODULE):
-            sinkhorn = import_module(PEER_MODULE).sinkhorn_knopps
-            found.append(self._contender(PEER, d, s, d * d, lambda logits: sinkhorn(logits.unflatten(-1, (d, d)))))
+            found.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
         found += self._go_and_solve(*LARGER, kernels.available())
         for d, s in GROWTH if self.grow else ():
             if (d, s) not in (MAIN, LARGER):
@@ -138,6 +137,12 @@ def sinkhorn_iterations(logits: Float[Tensor, "batch dd"]) -> Float[Tensor, "bat
         z = z - z.logsumexp(-1, keepdim=True)
         z = z - z.logsumexp(-2, keepdim=True)
     return z.exp()
+
+
+def peer_iterations(num_streams: int) -> Map:
+    """Twenty iterations of the package hyper-connections."""
+    sinkhorn = import_module(PEER_MODULE).sinkhorn_knopps
+    return lambda logits: sinkhorn(logits.unflatten(-1, (num_streams, num_streams)))
 
 
 def mhc_lite_product(num_streams: int) -> Map:
