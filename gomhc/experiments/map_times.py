@@ -51,7 +51,7 @@ class TimesOfMaps(Experiment):
     )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        return [MapTimes(num_matrices=4096, rounds=5) if scale == "quick" else MapTimes(num_matrices=16384, rounds=20)]
+        return [MapTimes(num_matrices=4096, rounds=3) if scale == "quick" else MapTimes(num_matrices=16384, rounds=20)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         times = {row["method"]: row["milliseconds"] for row in records[0].metrics["rows"] if row["d"] == 4}

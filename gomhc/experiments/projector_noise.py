@@ -40,7 +40,7 @@ class FloorRun(Run):
         for size in torch.full((self.num_samples // 10_000,), 10_000).tolist():
             draw = torch.rand(2, size, d, generator=generator, dtype=torch.float64)
             fluctuation = self.projector_noise * torch.randn(size, d, d, generator=generator, dtype=torch.float64)
-            target = SAMPLERS["sinkhorn-uniform"](d, size, generator)
+            target = SAMPLERS["haar-orthogonal"](d, size, generator)  # which one does not matter: W = T
             outputs = torch.einsum("nij, nj -> ni", target + fluctuation, draw[0]) + self.noise * draw[1]
             error = outputs - torch.einsum("nij, nj -> ni", target, draw[0])
             total += error.square().mean().item() * size / self.num_samples
