@@ -10,14 +10,17 @@ help:
 
 setup: .venv/ready
 
-# `ready` is written last: a set-up that was interrupted is done again.
-.venv/ready: pyproject.toml constraints.txt $(wildcard gomhc/kernels/native/*)
+# What tests need takes a minute longer to install than what `reproduce` needs. These files are written last: a set-up
+# that was interrupted is done again.
+.venv/ready: EXTRAS = dev
+.venv/ready-to-reproduce: EXTRAS = cli,report,train
+.venv/ready .venv/ready-to-reproduce: pyproject.toml constraints.txt $(wildcard gomhc/kernels/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gomhc needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-reproduce: setup
+reproduce: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-to-reproduce)
 	$(BIN)/gomhc reproduce --scale quick --out reproduction
 
 test: setup lint browser
