@@ -35,6 +35,7 @@ from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.inspection import Inspection, inspect
 from gomhc.inspection.findings import findings
 from gomhc.judge import cost, evaluation
+from gomhc.judge.judgement import FILE as JUDGEMENT_FILE
 from gomhc.judge.judgement import Judgement
 from gomhc.judge.options import Options
 from gomhc.judge.protocol import Prompts, Protocol
@@ -140,11 +141,11 @@ def reproduce(
     """Measure what the paper says, and write one page with a verdict on every claim.
 
     Finished runs are kept in OUT/records and not repeated, unless the code that they depend on has changed: an
-    interrupted command goes on where it was.
+    interrupted command goes on where it was. Tables of `gomhc judge --out OUT` become a section of the page.
 
     Args:
         scale: quick (minutes), laptop (the paper's sizes but for the language model; about an hour) or paper (a GPU).
-        out: Folder for the page, claims.json and the records.
+        out: Folder for the page, claims.json and the records; judge.json is read if it is there.
         only: Run these experiments alone; the page also shows what earlier commands kept.
         list_experiments: Print the experiments and their runs, and stop.
         jobs: How many runs at once.
@@ -158,6 +159,7 @@ def reproduce(
     if jobs < 1:
         sys.exit(f"--jobs must be at least 1, got {jobs}")
     report, schedule = _report_modules()
+    judgement = Judgement.load(out / JUDGEMENT_FILE) if (out / JUDGEMENT_FILE).exists() else None
     store = RecordStore(out / "records")
     planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
     for problem in planned.damaged:
@@ -165,7 +167,7 @@ def reproduce(
     print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
     errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
     records = schedule.complete(EXPERIMENTS, scale, store)
-    page = report.report(EXPERIMENTS, records, scale, errors)
+    page = report.report(EXPERIMENTS, records, scale, errors, judgement)
     claims = [item.as_json() for item in report.judge(EXPERIMENTS, records)]
     write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
     path = out / f"report.{format}"
@@ -189,11 +191,12 @@ def judge(
         runs: Directories of `gomhc train`, or files of stories: lines of {"opening": "...", "completion": "..."}.
         options: Everything else.
     """
+    draw_page = _judge_page() if options.out is not None else None
     if missing := [str(run) for run in runs if not run.exists()]:
         raise ValueError(f"there is no run {missing[0]}; gomhc train makes one")
     try:
         with Store(options.store) as store:
-            _judge(runs, options, store)
+            _judge(runs, options, store, draw_page)
     except sqlite3.Error as error:
         sys.exit(f"gomhc judge: {options.store}: {error}")
     except KeyboardInterrupt:
@@ -320,7 +323,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
 
 
-def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
+def _judge(runs: Sequence[Path], options: Options, store: Store, draw_page: Callable[[Judgement], Page] | None) -> None:
     """Sample, ask, tell."""
     if not runs:
         raise ValueError("give at least one RUN: a directory of `gomhc train`, or a file of stories")
@@ -342,8 +345,8 @@ def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
     for table in all_tables(found):
         _table_console().print(judge_tables.terminal_table(table))
     _print_spent(questions, options, store)
-    if options.out is not None:
-        _write_judgement(options.out, found)
+    if options.out is not None and draw_page is not None:
+        _write_judgement(options.out, found, draw_page(found))
     without = sum(store.answer(question) is None for question in to_ask)
     if without:
         sys.exit(f"gomhc judge: {without} questions got no answer; the same command asks them again")
@@ -386,27 +389,25 @@ def _print_spent(questions: Sequence[Question], options: Options, store: Store) 
         print(f"{name}: {found.questions:,} answers, {found.tell(options.prices(name))}")
 
 
-def _write_judgement(directory: Path, found: Judgement) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+def _write_judgement(directory: Path, found: Judgement, page: Page) -> None:
     files = {
-        "judge.md": judge_tables.markdown(found),
+        "judge.md": page.markdown(),
         "judge.tex": judge_tables.latex(found),
-        "judge.html": judge_tables.html_page(found),
-        "judge.json": found.to_json(),
+        "judge.html": page.html(),
+        JUDGEMENT_FILE: found.to_json(),
     }
     for name, text in files.items():
-        _replace(directory / name, text)
+        write_atomically(directory / name, text)
     print(f"wrote {', '.join(files)} to {directory}")
 
 
-def _replace(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(file)
+def _judge_page() -> Callable[[Judgement], Page]:
+    """What shows; asked for before anything is judged, so that nobody waits in vain."""
+    try:
+        from gomhc.report.judge_page import judge_page
+    except ModuleNotFoundError as error:
+        sys.exit(f"--out needs {str(error.name).partition('.')[0]}; install it with: pip install 'gomhc[report]'")
+    return judge_page
 
 
 def _is_option(argument: str) -> bool:

@@ -51,7 +51,8 @@ class Options:
     store: Path = Path("judge.sqlite")
     """The SQLite file of stories and answers; what is in it is not asked again."""
     out: Path | None = None
-    """Also write the tables to this directory: judge.md, judge.tex, judge.html and judge.json."""
+    """Also write judge.md, judge.tex, judge.html and judge.json to this directory; if it is the one that `gomhc
+    reproduce` writes to (reproduction), its page shows them too."""
     dry_run: bool = False
     """Ask nothing; say how many calls and tokens it takes, and what they cost if prices are given."""
     input_price: tuple[float, ...] = ()
