@@ -51,8 +51,7 @@ class Options:
     store: Path = Path("judge.sqlite")
     """The SQLite file of stories and answers; what is in it is not asked again."""
     out: Path | None = None
-    """Also write judge.md, judge.tex, judge.html and judge.json to this directory; if it is the one that `gomhc
-    reproduce` writes to (reproduction), its page shows them too."""
+    """Also write judge.md, .tex, .html and .json to this folder; if gomhc reproduce writes there, its page has them."""
     dry_run: bool = False
     """Ask nothing; say how many calls and tokens it takes, and what they cost if prices are given."""
     input_price: tuple[float, ...] = ()
