@@ -90,8 +90,8 @@ def test_markdown_has_the_same_sections_tables_and_figures():
     assert "## Curve" in text
     assert r"a \| b" in text
     assert text.count("data:image/png;base64,") == 2
-    assert "| **holds** | [to the curve](#curve) | 1,234,567 |" in text
-    assert r"| plain | **a \| b** | <u>6.5 ± 0.1</u> |" in text
+    assert '| <a id="one"></a>**holds** | [to the curve](#curve) | 1,234,567 |' in text
+    assert r"plain | **a \| b** | <u>6.5 ± 0.1</u> |" in text
     assert "### a \\| b\n\n| verdict |" in text
 
 

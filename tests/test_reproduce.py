@@ -122,6 +122,7 @@ def test_judged_stories_are_a_section_of_the_page_and_their_claims_lead_to_it(ju
         assert '<a href="#judge">judge</a>' in row
         assert Verdict.NOT_MEASURED in row  # other judges, prompts and models than the paper's decide nothing
     assert text.count("[judge](#judge)") == len(JUDGE_CLAIMS)
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
 def test_where_nothing_was_judged_nothing_is_said_of_it(out):

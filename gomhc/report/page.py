@@ -199,7 +199,8 @@ def _show_markdown(exhibit: Exhibit, name: str) -> str:
         return f"![{_md(exhibit.caption)}](data:image/png;base64,{image})\n\n{_md(exhibit.caption)}"
     if isinstance(exhibit, Text):
         return f"```\n{exhibit.text}\n```\n\n{_md(exhibit.caption)}"
-    rows = [f"| {' | '.join(map(_md_cell, row))} |" for row in exhibit.rows]
+    anchors = [f'<a id="{anchor}"></a>' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
+    rows = [f"| {anchor}{' | '.join(map(_md_cell, row))} |" for row, anchor in zip(exhibit.rows, anchors, strict=True)]
     title = [f"### {_md(exhibit.title)}", ""] if exhibit.title else []
     header = f"| {' | '.join(map(_md, exhibit.header))} |\n|{'---|' * len(exhibit.header)}"
     return "\n".join([*title, header, *rows, "", _md(exhibit.caption)])
