@@ -224,11 +224,11 @@ def test_options_must_count_something():
 def test_threads_are_pinned_and_a_missing_plotter_is_noticed_before_anything_is_measured():
     code = """
 import sys, torch
-from gomhc import cli
+from gomhc.cli.bench import Layer, Projection, bench
 sys.modules["matplotlib"] = None
-cli.bench(cli.Layer(tokens=2, channels=4, rounds=1, threads=3))
+bench(Layer(tokens=2, channels=4, rounds=1, threads=3))
 assert torch.get_num_threads() == 3
-cli.bench(cli.Projection(grow=True, threads=1))
+bench(Projection(grow=True, threads=1))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -21,11 +21,12 @@ from gomhc.data.tokenizers import CharacterTokenizer
 from gomhc.judge import evaluation
 from gomhc.judge.answers import SCHEMA, MalformedAnswer, Scores, parse
 from gomhc.judge.asking import EndpointError, ask, retry_after
+from gomhc.judge.judgement import Judgement
 from gomhc.judge.options import Asking, Options
 from gomhc.judge.protocol import Prompts, Protocol, Settings
 from gomhc.judge.store import Answer, Question, Store
 from gomhc.judge.stories import Sampling, Story, load_model, load_openings, read_stories, weights_key
-from gomhc.report import judge_tables
+from gomhc.report.judge_page import judge_page
 from gomhc.training import Recipe, train
 
 PROTOCOL = Protocol(prompts=Prompts.load(), settings=Settings())
@@ -54,7 +55,7 @@ def run(judge, store, questions=QUESTIONS, protocol=PROTOCOL, **options):
 
 
 def tables(store, models=MODELS, judges=JUDGES):
-    return judge_tables.markdown(evaluation.judgement(models, judges, 3, PROTOCOL.key, store))
+    return judge_page(evaluation.judgement(models, judges, 3, PROTOCOL.key, store)).markdown()
 
 
 @pytest.fixture
@@ -453,6 +454,7 @@ def test_a_judge_that_is_killed_goes_on_where_it_was_and_asks_nothing_twice(tmp_
     assert set(judge.answered.values()) == {1}  # none lost, none asked for again
     assert set(judge.answered) == set(QUESTIONS)
     assert (tmp_path / "out" / "judge.md").read_text() == right_tables
+    assert judge_page(Judgement.load(tmp_path / "out" / "judge.json")).markdown() == right_tables
     assert "Stories judged by judge-a" in out
 
 
@@ -512,6 +514,16 @@ def here(monkeypatch, capsys):
         return capsys.readouterr().out, 0
 
     return call
+
+
+def test_without_what_draws_the_page_out_says_what_to_install_before_anything_is_asked(tmp_path):
+    with serve(Judge(QUESTIONS)) as judge:
+        arguments = ["gomhc", *command_line(tmp_path, judge)]
+        code = f"import sys; sys.modules['jinja2'] = None; sys.argv = {arguments}; from gomhc import cli; cli.main()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "--out needs jinja2; install it with: pip install 'gomhc[report]'\n"
+    assert not judge.asked
 
 
 def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):

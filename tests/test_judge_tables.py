@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from browser import assert_sound, needs_chromium, open_page
+from judgements import judgement
 from rich.console import Console
 
 from gomhc.judge.judgement import Judgement, marks
 from gomhc.judge.tables import all_tables, scores_table
 from gomhc.report import judge_tables
+from gomhc.report.judge_page import judge_page
 from gomhc.statistics import Estimate
 
 # The third of the paper's tables has equal means of which one is bold, so its marks need digits that it does not print.
@@ -33,24 +37,19 @@ PAPER = {
 }
 
 
-def judgement(models=("plain", "go_s=2 & co"), judges=("judge <a>", "b|c"), openings=12, trials=3, missing=0.0, seed=0):
-    rng = np.random.default_rng(seed)
-    shape = (len(judges), len(models), openings, trials, 3)
-    stories = rng.normal(size=(1, *shape[1:3], 1, 3)) + np.arange(len(models))[None, :, None, None, None]
-    scores = np.clip(np.round(5 + stories + 0.5 * rng.normal(size=shape)), 1, 10)
-    gone = rng.random(shape[:-1]) < missing
-    scores[gone] = np.nan
-    reasons = tuple({"refused": int(count)} if count else {} for count in gone.sum(axis=(1, 2, 3)))
-    names = tuple(f"Opening {n}" for n in range(openings))
-    written = np.ones(shape[1:3], dtype=bool)
-    return Judgement(judges=judges, models=models, openings=names, scores=scores, written=written, reasons=reasons)
-
-
 def in_terminal(found):
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     for table in all_tables(found):
         console.print(judge_tables.terminal_table(table))
     return console.file.getvalue()
+
+
+def in_markdown(found):
+    return judge_page(found).markdown()
+
+
+def in_html(found):
+    return judge_page(found).html()
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -103,14 +102,54 @@ def test_a_judgement_outlives_json():
     found = judgement(missing=0.2)
     copy = Judgement.from_json(found.to_json())
     assert np.array_equal(copy.scores, found.scores, equal_nan=True)
-    assert judge_tables.markdown(copy) == judge_tables.markdown(found)
-    for text in ("", "[]", "{}", '{"criteria": ["wit"]}'):
-        with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
-            Judgement.from_json(text)
+    assert in_markdown(copy) == in_markdown(found)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"criteria": ["wit"]}', "[" * 100_000, b"\xff\xfe\xfa", "null"])
+def test_what_is_no_judgement_is_told(text):
+    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+        Judgement.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("models", ["plain"], r"of \(2, 1, 12\) are \(2, 2, 12, 3, 3\)"),
+        ("scores", [], r"are \(0,\)"),
+        ("scores", [[1], [2, 3]], "inhomogeneous"),
+        ("scores", "high", "could not convert"),
+        ("written", [True], "other sizes"),
+        ("reasons", [{}], "other sizes"),
+        ("reasons", [1, 2], "no counts by name"),
+        ("judges", None, "not iterable"),
+    ],
+)
+def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
+    whole = json.loads(judgement().to_json())
+    with pytest.raises(ValueError, match=f"no judgement that gomhc judge wrote: .*{told}"):
+        Judgement.from_json(json.dumps({**whole, name: value}))
+    del whole[name]
+    with pytest.raises(ValueError, match=f"there is no '{name}'"):
+        Judgement.from_json(json.dumps(whole))
+
+
+@pytest.mark.parametrize("score", [0, 11, float("inf"), 10**400])
+def test_a_score_that_no_judge_may_give_is_told(score):
+    whole = json.loads(judgement().to_json())
+    whole["scores"][1][0][3][2][1] = score
+    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+        Judgement.from_json(json.dumps(whole))
+
+
+def test_a_file_that_is_no_judgement_is_named_with_the_way_out(tmp_path):
+    file = tmp_path / "judge.json"
+    file.write_text(judgement().to_json()[:-100])
+    with pytest.raises(ValueError, match=rf"^{file}: this is no.*; gomhc judge --out {tmp_path} writes it, or move it"):
+        Judgement.load(file)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("write", [in_terminal, judge_tables.markdown, judge_tables.latex, judge_tables.html_page])
+@pytest.mark.parametrize("write", [in_terminal, in_markdown, judge_tables.latex, in_html])
 def test_every_format_has_the_same_numbers(write, missing):
     found = judgement(missing=missing)
     text = re.sub(r"\x1b\[[\d;]*m", "", write(found))
@@ -138,22 +177,32 @@ def test_maximum_is_bold_and_near_is_underlined_in_every_format():
     found.scores[:, 1] = found.scores[:, 0]
     found.scores[:, 0, 0] += 0.01  # a little better, by less than its error
     best, near = (row[1].text for row in scores_table(found, 0).sections[0])
-    assert f"**{best}**" in judge_tables.markdown(found)
-    assert f"<u>{near}</u>" in judge_tables.markdown(found)
-    assert f"<strong>{best}</strong>" in judge_tables.html_section(found)
-    assert f"<u>{near}</u>" in judge_tables.html_section(found)
+    assert f"**{best}**" in in_markdown(found)
+    assert f"<u>{near}</u>" in in_markdown(found)
+    assert f"<strong>{best}</strong>" in in_html(found)
+    assert f"<u>{near}</u>" in in_html(found)
     assert rf"$\mathbf{{{best}}}$".replace("±", r"\pm") in judge_tables.latex(found)
     assert rf"$\underline{{{near}}}$".replace("±", r"\pm") in judge_tables.latex(found)
     assert f"\x1b[1m{best}\x1b[0m" in in_terminal(found)
     assert f"\x1b[4m{near}\x1b[0m" in in_terminal(found)
 
 
+@needs_chromium
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (500, True)])  # headless Chromium has no narrower window
+def test_page_is_sound_in_a_browser(tmp_path, width, dark):
+    found = judgement(missing=0.1)
+    seen = open_page(in_html(found), tmp_path, width=width, dark=dark)
+    assert_sound(seen)
+    assert len(seen["figures"]) == len(all_tables(found)) == 5
+    assert seen["overflow"] <= 0  # wide tables scroll in themselves
+
+
 def test_names_cannot_break_a_table():
-    text = judge_tables.html_page(judgement(models=("<script>", "a & b")))
+    text = in_html(judgement(models=("<script>", "a & b")))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
     assert "judge &lt;a&gt;" in text
-    assert r"b\|c" in judge_tables.markdown(judgement())
+    assert r"b\|c" in in_markdown(judgement())
     assert r"go\_s=2 \& co" in judge_tables.latex(judgement())
     assert "[red]" in in_terminal(judgement(models=("[red]", "b")))
     assert "{[}red{]} &" in judge_tables.latex(judgement(models=("[red]", "b")))

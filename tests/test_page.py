@@ -8,7 +8,7 @@ import pytest
 from browser import assert_sound, needs_chromium, open_page
 
 from gomhc.experiments.methods import METHODS
-from gomhc.report.page import Badge, Link, Page, Plot, Section, Table, Text, number, svg
+from gomhc.report.page import Badge, Link, Page, Plot, Section, Table, Text, Value, number, svg
 from gomhc.report.style import INK, LOOKS, line, new_figure
 
 
@@ -28,8 +28,10 @@ def a_page(text="plain"):
             (Badge("holds", "good"), Link("to the curve", "curve"), 1234567),
             ("", text, 0.125),
             (None, text, [Link("a", "curve")]),
+            (Value("plain"), Value(text, "bold"), Value("6.5 ± 0.1", "underlined")),
         ],
-        row_anchors=("one", "two", "three"),
+        row_anchors=("one", "two", "three", "four"),
+        title=text,
         caption=text,
         wordy=True,
     )
@@ -88,7 +90,18 @@ def test_markdown_has_the_same_sections_tables_and_figures():
     assert "## Curve" in text
     assert r"a \| b" in text
     assert text.count("data:image/png;base64,") == 2
-    assert "| **holds** | [to the curve](#curve) | 1,234,567 |" in text
+    assert '| <a id="one"></a>**holds** | [to the curve](#curve) | 1,234,567 |' in text
+    assert r"plain | **a \| b** | <u>6.5 ± 0.1</u> |" in text
+    assert "### a \\| b\n\n| verdict |" in text
+
+
+def test_values_are_emphasized_and_kept_on_one_line():
+    html = a_page(text="<best>").html()
+    assert '<td class="value" data-label="verdict">plain</td>' in html
+    assert "<strong>&lt;best&gt;</strong>" in html
+    assert "<u>6.5 ± 0.1</u>" in html
+    assert "<h3>&lt;best&gt;</h3>" in html
+    assert re.search(r"td\.value [^}]*white-space: nowrap", html)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from browser import assert_sound, needs_chromium, open_page
+from judgements import judgement
 
 from gomhc.experiments.registry import EXPERIMENTS
+from gomhc.judge.tables import all_tables
 from gomhc.report.figures import EXHIBITS
 from gomhc.results.claim import TRUE, Finding, Rule, Verdict
-from gomhc.results.claims import BY_ID, CLAIMS
+from gomhc.results.claims import BY_ID, CLAIMS, JUDGE_CLAIMS
 
 SMALL = ("depth", "counts")
 """Experiments of a few seconds: one with many runs of some length, one with tables and a figure."""
@@ -89,6 +92,62 @@ def test_a_second_time_nothing_runs_and_a_damaged_record_is_named_and_made_again
     text = (out / "report.md").read_text()
     assert "## Depth decoupling" in text  # which an earlier command kept
     assert "| **holds** |" in text
+
+
+@pytest.fixture(scope="module")
+def judged(out, tmp_path_factory):
+    """The same folder after `gomhc judge --out` has left its scores there."""
+    folder = shutil.copytree(out, tmp_path_factory.mktemp("judged") / "reproduction")
+    (folder / "judge.json").write_text(judgement(missing=0.1).to_json())
+    for kind in ("html", "md"):
+        done = reproduce(folder, "--only", *SMALL, "--format", kind)
+        assert done.returncode == 0, done.stderr
+        assert "16 runs kept, 0 to do" in done.stderr
+    return folder
+
+
+def test_judged_stories_are_a_section_of_the_page_and_their_claims_lead_to_it(judged):
+    html, text = ((judged / f"report.{kind}").read_text() for kind in ("html", "md"))
+    section = html[html.index('<section id="judge">') : html.index('<section id="provenance">')]
+    assert "Stories judged by judge &lt;a&gt;" in section
+    for table in all_tables(judgement(missing=0.1)):
+        for cell in (cell for rows in table.sections for row in rows for cell in row[1:]):
+            emphasis = {"": "{}", "maximum": "<strong>{}</strong>", "near": "<u>{}</u>"}[cell.mark]
+            assert emphasis.format(cell.text) in section
+    assert "<strong>" in section
+    assert "## Stories, judged by language models" in text
+    for claim in JUDGE_CLAIMS:
+        assert f'href="#claim-{claim.id}"' in section
+        row = html[html.index(f'<tr id="claim-{claim.id}">') :].partition("</tr>")[0]
+        assert '<a href="#judge">judge</a>' in row
+        assert Verdict.NOT_MEASURED in row  # other judges, prompts and models than the paper's decide nothing
+    assert text.count("[judge](#judge)") == len(JUDGE_CLAIMS)
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(re.findall(r'<a id="([^"]+)"></a>', text))
+
+
+def test_where_nothing_was_judged_nothing_is_said_of_it(out):
+    html = (out / "report.html").read_text()
+    assert 'id="judge"' not in html
+    assert 'href="#judge"' not in html
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (500, True)])
+def test_page_with_judged_stories_is_sound_in_a_browser(judged, tmp_path, width, dark):
+    seen = open_page((judged / "report.html").read_text(), tmp_path, width=width, dark=dark)
+    assert_sound(seen)
+    assert seen["overflow"] <= 0
+    assert len([name for name, *_ in seen["figures"] if name.startswith("judge-")]) == 6
+
+
+def test_a_damaged_judgement_is_told_in_one_line_before_anything_is_measured(tmp_path):
+    (tmp_path / "judge.json").write_text(judgement().to_json()[:1000])
+    done = reproduce(tmp_path, "--only", "counts")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {tmp_path / 'judge.json'}: this is no judgement that gomhc judge wrote: ")
+    assert done.stderr.strip().endswith(f"; gomhc judge --out {tmp_path} writes it, or move it away")
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 
 def test_killed_in_the_middle_and_started_again_it_writes_the_same_page(out, tmp_path):

@@ -21,7 +21,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import gomhc
+from gomhc.data import corpora
 from gomhc.data.stories import stories
+from gomhc.data.tokens import evaluation_windows, prepare
+from gomhc.inspection import inspect
 from gomhc.training import Execution, NotFinite, Recipe, Watcher, checkpoint, load_run, resume, train
 from gomhc.training.history import FILE, read
 
@@ -186,6 +189,24 @@ def test_second_interrupt_leaves_at_once(recipe: Recipe, tmp_path: Path) -> None
 def test_every_mixing_trains(recipe: Recipe, tmp_path: Path, mixing: str) -> None:
     train(replace(recipe, mixing=mixing, steps=2), tmp_path / "run", CPU)
     assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run") if "loss" in record)
+
+
+def test_evaluations_log_what_inspect_says_of_the_streams(recipe: Recipe, tmp_path: Path) -> None:
+    train(recipe, tmp_path / "run", CPU)
+    last = metrics(tmp_path / "run")[-1]
+    data = prepare(corpora.find(recipe.corpus), recipe.tokenizer)
+    windows, _ = evaluation_windows(data.validation, recipe.context_length, recipe.evaluation_windows)
+    found = inspect(load_run(tmp_path / "run").model, windows[:1])
+    assert last["step"] == STEPS
+    assert last == {**last, **found.summary()}
+    assert list(last["mix_distance"].values()) == found.distance_to_identity.tolist()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_evaluations_do_not_change_what_is_learned(reference: Reference, tmp_path: Path, ranks: int) -> None:
+    often = finish(tmp_path / "often", replace(reference.recipe, evaluate_every=1), ranks, "fsdp")
+    found, expected = weights(often), weights(reference.run(ranks, "fsdp"))
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
 def assert_nearly_same_run(one: Path, other: Path) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,8 @@ from gomhc.statistics import Difference, Estimate, cross_icc3, icc3, mean_and_er
 
 Mark = Literal["", "maximum", "near"]
 """`near` the maximum: within one standard error of it."""
+FILE = "judge.json"
+"""The name under which `gomhc judge --out` keeps it, and `gomhc reproduce` looks for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,16 @@ class Judgement:
     """(m, o): whether this model has a story with this opening."""
     reasons: tuple[dict[str, int], ...]
     """For each judge, how often scores are missing for which reason."""
+
+    def __post_init__(self) -> None:
+        sizes = len(self.judges), len(self.models), len(self.openings)
+        expected = (*sizes, *self.scores.shape[3:4], len(CRITERIA))
+        if self.scores.shape != expected or self.scores.size == 0:
+            raise ValueError(f"scores (judge, model, opening, trial, criterion) of {sizes} are {self.scores.shape}")
+        if self.written.shape != sizes[1:] or len(self.reasons) != sizes[0]:
+            raise ValueError(f"written and reasons are of other sizes than {sizes} judges, models and openings")
+        if not (np.isnan(self.scores) | ((self.scores >= 1) & (self.scores <= 10))).all():
+            raise ValueError("scores are from 1 to 10")
 
     @property
     def trials(self) -> int:
@@ -131,17 +144,29 @@ class Judgement:
         return json.dumps(found, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Judgement:
+    def from_json(cls, text: str | bytes) -> Judgement:
         """What `to_json` wrote."""
         try:
             found = json.loads(text)
-            if tuple(found.pop("criteria")) != CRITERIA:
-                raise ValueError("other criteria")
-            names = {name: tuple(found[name]) for name in ("judges", "models", "openings", "reasons")}
-            scores = np.array(found["scores"], dtype=float)
-            return cls(**names, scores=scores, written=np.array(found["written"], dtype=bool))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if not isinstance(found, dict) or tuple(found["criteria"]) != CRITERIA:
+                raise ValueError(f"no scores of {', '.join(CRITERIA)}")
+            if not all(isinstance(reasons, dict) for reasons in found["reasons"]):
+                raise ValueError("reasons are no counts by name")
+            names = {name: tuple(map(str, found[name])) for name in ("judges", "models", "openings")}
+            scores, written = np.array(found["scores"], dtype=float), np.array(found["written"], dtype=bool)
+            return cls(**names, scores=scores, written=written, reasons=tuple(found["reasons"]))
+        except KeyError as error:
+            raise ValueError(f"this is no judgement that gomhc judge wrote: there is no {error}") from None
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"this is no judgement that gomhc judge wrote: {error}") from None
+
+    @classmethod
+    def load(cls, file: Path) -> Judgement:
+        """What `gomhc judge --out` wrote to this file."""
+        try:
+            return cls.from_json(file.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}; gomhc judge --out {file.parent} writes it, or move it away") from None
 
 
 def marks(estimates: Sequence[Estimate]) -> list[Mark]:

@@ -51,7 +51,7 @@ class Options:
     store: Path = Path("judge.sqlite")
     """The SQLite file of stories and answers; what is in it is not asked again."""
     out: Path | None = None
-    """Also write the tables to this directory: judge.md, judge.tex, judge.html and judge.json."""
+    """Also write judge.md, .tex, .html and .json to this folder; if gomhc reproduce writes there, its page has them."""
     dry_run: bool = False
     """Ask nothing; say how many calls and tokens it takes, and what they cost if prices are given."""
     input_price: tuple[float, ...] = ()

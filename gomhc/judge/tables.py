@@ -1,6 +1,7 @@
 """Which tables does a judgement make? Scores by each judge, how judges agree, and how models differ.
 
-A table is a value here; `gomhc.report.judge_tables` writes it for a terminal, in Markdown, LaTeX or HTML.
+A table is a value here; `gomhc.report.judge_tables` writes it for a terminal and in LaTeX, `gomhc.report.judge_page` in
+HTML and Markdown.
 """
 
 from __future__ import annotations

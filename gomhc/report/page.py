@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import matplotlib
@@ -38,7 +38,20 @@ class Badge:
     tone: str = "none"
 
 
-Cell = str | int | float | Link | Badge | Sequence[Link] | None
+Emphasis = Literal["", "bold", "underlined"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A cell of a table with a number as it is to be read, 6.63 ± 0.12, say: on one line, with emphasis or not."""
+
+    text: str
+    emphasis: Emphasis = ""
+
+
+Cell = str | int | float | Link | Badge | Value | Sequence[Link] | None
+EMPHASIS_IN_HTML = {"": "{}", "bold": "<strong>{}</strong>", "underlined": "<u>{}</u>"}
+EMPHASIS_IN_MARKDOWN = {**EMPHASIS_IN_HTML, "bold": "**{}**"}  # which has nothing of its own that underlines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +69,8 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    """Above it, where a section has several."""
     caption: str = ""
     row_anchors: Sequence[str] = ()
     """Where links to single rows lead, if there are any."""
@@ -144,15 +159,16 @@ def _show_html(exhibit: Exhibit, name: str) -> str:
         return f'<figure id="{name}">{picture}{caption}</figure>'
     if isinstance(exhibit, Text):
         return f'<figure id="{name}"><pre>{escape(exhibit.text)}</pre>{caption}</figure>'
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in exhibit.header)
+    title = f"<h3>{escape(exhibit.title)}</h3>" if exhibit.title else ""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in exhibit.header)
     anchors = [f' id="{escape(anchor)}"' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
     body = "".join(
-        f"<tr{anchor}>{''.join(_html_cell(cell, title) for cell, title in zip(row, exhibit.header, strict=True))}</tr>"
+        f"<tr{anchor}>{''.join(_html_cell(cell, name) for cell, name in zip(row, exhibit.header, strict=True))}</tr>"
         for row, anchor in zip(exhibit.rows, anchors, strict=True)
     )
     kind = ' class="wordy"' if exhibit.wordy else ""
     table = f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    return f'<figure id="{name}">{table}{caption}</figure>'
+    return f'<figure id="{name}">{title}{table}{caption}</figure>'
 
 
 def _html_cell(cell: Cell, title: str) -> str:
@@ -165,6 +181,8 @@ def _html_cell(cell: Cell, title: str) -> str:
         return f'<td class="number"{label}>{number(cell)}</td>'
     if isinstance(cell, Badge):
         return f'<td{label}><span class="badge {escape(cell.tone)}">{escape(cell.text)}</span></td>'
+    if isinstance(cell, Value):
+        return f'<td class="value"{label}>{EMPHASIS_IN_HTML[cell.emphasis].format(escape(cell.text))}</td>'
     return f"<td{label}>{_html_links([cell] if isinstance(cell, Link) else cell)}</td>"
 
 
@@ -181,9 +199,11 @@ def _show_markdown(exhibit: Exhibit, name: str) -> str:
         return f"![{_md(exhibit.caption)}](data:image/png;base64,{image})\n\n{_md(exhibit.caption)}"
     if isinstance(exhibit, Text):
         return f"```\n{exhibit.text}\n```\n\n{_md(exhibit.caption)}"
-    rows = [f"| {' | '.join(map(_md_cell, row))} |" for row in exhibit.rows]
+    anchors = [f'<a id="{anchor}"></a>' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
+    rows = [f"| {anchor}{' | '.join(map(_md_cell, row))} |" for row, anchor in zip(exhibit.rows, anchors, strict=True)]
+    title = [f"### {_md(exhibit.title)}", ""] if exhibit.title else []
     header = f"| {' | '.join(map(_md, exhibit.header))} |\n|{'---|' * len(exhibit.header)}"
-    return "\n".join([header, *rows, "", _md(exhibit.caption)])
+    return "\n".join([*title, header, *rows, "", _md(exhibit.caption)])
 
 
 def _md_cell(cell: Cell) -> str:
@@ -195,12 +215,14 @@ def _md_cell(cell: Cell) -> str:
         return number(cell)
     if isinstance(cell, Badge):
         return f"**{_md(cell.text)}**"
+    if isinstance(cell, Value):
+        return EMPHASIS_IN_MARKDOWN[cell.emphasis].format(_md(cell.text))
     links = [cell] if isinstance(cell, Link) else cell
     return ", ".join(f"[{_md(link.text)}](#{link.anchor})" for link in links)
 
 
 def _md(text: str) -> str:
-    return re.sub(r"([\\|*_<>\[\]`])", r"\\\1", text).replace("\n", " ")
+    return re.sub(r"([\\|*_<>\[\]`])", r"\\\1", " ".join(text.split()))
 
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:

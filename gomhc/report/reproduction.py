@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gomhc.experiments.experiment import Experiment, Scale
+from gomhc.judge.judgement import Judgement
+from gomhc.report import judge_page
 from gomhc.report.figures import EXHIBITS
 from gomhc.report.page import Badge, Exhibit, Link, Page, Section, Table, Text, anchor
 from gomhc.results.claim import Claim, Finding, Verdict
-from gomhc.results.claims import CLAIMS
+from gomhc.results.claims import CLAIMS, JUDGE_CLAIMS
 from gomhc.results.record import Record
 
 TONES = {
@@ -69,9 +71,13 @@ def judge(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Reco
 
 
 def report(
-    experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]], scale: Scale, errors: Sequence[str] = ()
+    experiments: Sequence[Experiment],
+    records: Mapping[str, Sequence[Record]],
+    scale: Scale,
+    errors: Sequence[str] = (),
+    judgement: Judgement | None = None,
 ) -> Page:
-    """The page; `errors` are runs that failed, told where a reader looks first."""
+    """The page; `errors` are runs that failed, told where a reader looks first; `judgement` is of stories."""
     judged = judge(experiments, records)
     shown = [experiment for experiment in experiments if records.get(experiment.name)]
     counts = Counter(item.verdict for item in judged)
@@ -89,8 +95,9 @@ def report(
         lead=lead,
         sections=[
             *([_failures(errors)] if errors else []),
-            _claims_section(judged, {experiment.name for experiment in shown}),
+            _claims_section(judged, {*(item.name for item in shown), *([judge_page.ANCHOR] if judgement else [])}),
             *(_experiment_section(experiment, records[experiment.name], judged) for experiment in shown),
+            *([_judge_section(judgement)] if judgement else []),
             _provenance(experiments, records, scale),
         ],
     )
@@ -109,9 +116,10 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
             item.claim.where,
             item.claim.paper,
             item.here,
-            Link(item.claim.experiment, anchor(item.claim.experiment)) if item.claim.experiment in shown else "",
+            Link(section, anchor(section)) if section in shown else "",
         )
         for item in judged
+        for section in [judge_page.ANCHOR if item.claim in JUDGE_CLAIMS else item.claim.experiment]
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
@@ -142,6 +150,18 @@ def _experiment_section(experiment: Experiment, records: Sequence[Record], judge
         aside=experiment.paper,
         exhibits=[*exhibits, *([table] if mine else [])],
     )
+
+
+def _judge_section(judgement: Judgement) -> Section:
+    claims = Table(
+        title="Claims of the paper",
+        header=("claim", "in the paper", "its number"),
+        rows=[(Link(claim.statement, anchor("claim", claim.id)), claim.where, claim.paper) for claim in JUDGE_CLAIMS],
+        wordy=True,
+        caption="Without a verdict: it takes the paper's judges, prompts and openings.",
+    )
+    section = judge_page.judge_section(judgement)
+    return replace(section, exhibits=[*section.exhibits, claims])
 
 
 def _failures(errors: Sequence[str]) -> Section:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gomhc.results.claim import TRUE, Claim, Rule
 
 _EXTERNAL = "quoted from other work, at sizes that no experiment here has"
-_JUDGE = "needs a hosted language model as judge; see `gomhc judge`"
+_JUDGE = "no rule: it takes the paper's judges, prompts and openings; `gomhc judge` makes the tables with others"
 
 
 def _claims(experiment: str | None, *rows: tuple[str, str, str, str, str, Rule | None]) -> list[Claim]:
@@ -20,6 +20,20 @@ def _claims(experiment: str | None, *rows: tuple[str, str, str, str, str, Rule |
         for id, where, paper, statement, measure, rule in rows
     ]
 
+
+JUDGE_CLAIMS: tuple[Claim, ...] = (
+    *_claims(
+        None,
+        ("judge-parity", "table 3", "6.63, 5.88, 5.22",
+         "Stories of go s = 2 score highest of five models.", _JUDGE, None),
+        ("judge-icc", "table 3", "0.890, 0.671, 0.825", "Three gradings of a story agree.", _JUDGE, None),
+        ("judge-mini", "app. G.3", "6.34, 5.90, 4.90", "The mini judge gives go s = 2 the most consistent stories.",
+         _JUDGE, None),
+        ("judge-nano", "app. G.3", "6.43, 6.25, 5.80", "The nano judge puts all models close together.", _JUDGE, None),
+        ("judge-pairs", "app. G.3", "0.732 … 0.201", "Judges of different size rank stories alike.", _JUDGE, None),
+    ),
+)  # fmt: skip
+"""On stories and their judges: other judges, prompts and models than the paper's cannot decide them."""
 
 CLAIMS: tuple[Claim, ...] = (
     *_claims(
@@ -379,15 +393,9 @@ CLAIMS: tuple[Claim, ...] = (
          "No other map onto rotations learns in fewer epochs than the Cayley transform.",
          "Epochs to converge: the fastest of the others over Cayley, d = 4, s = 2.", Rule(at_least=1)),
     ),
+    *JUDGE_CLAIMS,
     *_claims(
         None,
-        ("judge-parity", "table 3", "6.63, 5.88, 5.22",
-         "Stories of go s = 2 score highest of five models.", _JUDGE, None),
-        ("judge-icc", "table 3", "0.890, 0.671, 0.825", "Three gradings of a story agree.", _JUDGE, None),
-        ("judge-mini", "app. G.3", "6.34, 5.90, 4.90", "The mini judge gives go s = 2 the most consistent stories.",
-         _JUDGE, None),
-        ("judge-nano", "app. G.3", "6.43, 6.25, 5.80", "The nano judge puts all models close together.", _JUDGE, None),
-        ("judge-pairs", "app. G.3", "0.732 … 0.201", "Judges of different size rank stories alike.", _JUDGE, None),
         ("hc-overhead", "sec. 4.3", "0.15 %", "HC adds 0.15 % to the FLOPs of a 7B model.", _EXTERNAL, None),
         ("mhc-overhead", "sec. 4.3", "8 %", "mHC adds 8 % to the time of a 27B model.", _EXTERNAL, None),
     ),

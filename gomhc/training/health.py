@@ -1,4 +1,4 @@
-"""Is the network well? How far each mix is from the identity, and where a number that is not finite came from."""
+"""Is the network well? If not, where does a number that is not finite come from?"""
 
 from __future__ import annotations
 
@@ -7,27 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from gomhc.layers import HyperConnection
-
-
-@torch.no_grad()
-def mix_distances(model: nn.Module, run: Callable[[], Any]) -> dict[str, float]:
-    """Mean over tokens of ||mix - I||_F for each connection, while `run` runs the model."""
-    found: dict[str, float] = {}
-
-    def look(name: str, connection: HyperConnection, streams: Tensor) -> None:
-        mix = connection.coefficients(streams).mix
-        identity = torch.eye(mix.shape[-1], device=mix.device)
-        found[name] = torch.linalg.matrix_norm(mix - identity).mean().item()
-
-    handles = [
-        module.register_forward_pre_hook(lambda module, inputs, name=name: look(name, module, inputs[0]))
-        for name, module in model.named_modules()
-        if isinstance(module, HyperConnection)
-    ]
-    _run_with(handles, run)
-    return found
 
 
 @torch.no_grad()

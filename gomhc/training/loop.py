@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from gomhc.data import corpora
 from gomhc.data.tokens import Batch, Dataset, batch, evaluation_windows, prepare
+from gomhc.inspection import inspect
 from gomhc.layers import parameter_groups
 from gomhc.models import GPT
 from gomhc.statistics.curves import gradient_jitter
@@ -47,7 +48,7 @@ class Watcher:
         """After each step: step, loss, gradient_norm, jitter, learning_rate, seconds."""
 
     def evaluated(self, record: Record) -> None:
-        """After each evaluation: step, validation_loss, mix_distance, sample."""
+        """After each evaluation: step, validation_loss, mix_distance, sample, and what `Inspection.summary` has."""
 
     def saved(self, folder: Path) -> None:
         """After each checkpoint."""
@@ -187,7 +188,7 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self) -> None:
-        """Validation loss, distance of the mixes from the identity, and a sample."""
+        """Validation loss, what the streams do on the first window of it, and a sample."""
         self.gpt.eval()
         tokens, targets = evaluation_windows(
             self.data.validation, self.recipe.context_length, self.recipe.evaluation_windows
@@ -197,15 +198,22 @@ class Trainer:
             loss = sum(len(part[0]) * self._loss(*part) for part in parts) / len(tokens)
         if not math.isfinite(loss):
             raise NotFinite(self.diagnosis(f"the validation loss is {loss}"))
-        distances = health.mix_distances(self.gpt, lambda: self._loss(tokens[:1], targets[:1]))
         record = {
             "step": self.step,
             "validation_loss": loss,
-            "mix_distance": distances,
+            **self.streams(tokens[:1]),
             "sample": self.sample(),
         }
         self.log(record)
         self.watcher.evaluated(record)
+
+    def streams(self, tokens: Tensor) -> Record:
+        """A dozen numbers of what the streams do, and the distance of each mix from the identity."""
+        if self.gpt.config.mixing is None or tokens.shape[-1] < 2:  # a gradient takes a next token
+            return {"mix_distance": {}}
+        found = inspect(self.gpt, tokens.to(self.world.device))
+        distances = zip(found.names, found.distance_to_identity.tolist(), strict=True)
+        return {"mix_distance": dict(distances), **found.summary()}
 
     def sample(self) -> str:
         """A text from its beginning."""

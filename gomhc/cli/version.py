@@ -1,0 +1,12 @@
+"""`gomhc version`: which versions are these?"""
+
+from __future__ import annotations
+
+import torch
+
+from gomhc.version import __version__
+
+
+def version() -> None:
+    """Print the version of gomhc and of torch."""
+    print(f"gomhc {__version__}, torch {torch.__version__}")
