@@ -35,9 +35,9 @@ def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def without_times(page: str) -> str:
-    """The page but for the seconds that runs took, in its last table."""
+    """The page but for the seconds that runs took, in its last table, and the hash of everything."""
     before, after = page.split('<section id="provenance">')
-    return before + re.sub(r'(data-label="seconds">)[^<]*', r"\1", after)
+    return before + re.sub(r'(data-label="seconds">)[^<]*|<!-- made from .* -->', r"\1", after)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,20 @@ def test_a_second_time_nothing_runs_and_a_damaged_record_is_named_and_made_again
     text = (out / "report.md").read_text()
     assert "## Depth decoupling" in text  # which an earlier command kept
     assert "| **holds** |" in text
+
+
+def test_a_page_is_drawn_again_only_if_something_has_changed(out, tmp_path):
+    folder = shutil.copytree(out, tmp_path / "reproduction")
+    page = (folder / "report.html").read_text()
+    drawn = "drawing the page"
+    assert drawn not in reproduce(folder, "--only", *SMALL).stderr
+    assert (folder / "report.html").read_text() == page
+    (folder / "report.html").write_text(page[:-100])  # as a broken copy
+    assert drawn in reproduce(folder, "--only", *SMALL).stderr
+    assert (folder / "report.html").read_text() == page
+    (folder / "judge.json").write_text(judgement().to_json())
+    assert drawn in reproduce(folder, "--only", *SMALL).stderr
+    assert 'id="judge"' in (folder / "report.html").read_text()
 
 
 @pytest.fixture(scope="module")

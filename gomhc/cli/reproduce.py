@@ -24,6 +24,9 @@ from gomhc.results.record import Store, write_atomically
 if TYPE_CHECKING:
     from gomhc.experiments.schedule import Done, Task
 
+SILENCE = 60.0
+"""Seconds after which the next finished run is told, where there is no terminal."""
+
 
 def reproduce(
     scale: Scale = "quick",
@@ -64,14 +67,21 @@ def reproduce(
     print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
     errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
     records = schedule.complete(EXPERIMENTS, scale, store)
-    page = reproduction.report(EXPERIMENTS, records, scale, errors, judgement)
     claims = [item.as_json() for item in reproduction.judge(EXPERIMENTS, records)]
     write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
-    path = out / f"report.{format}"
-    write_atomically(path, page.html() if format == "html" else page.markdown())
+    path, made_from = out / f"report.{format}", reproduction.made_from(records, scale, judgement)
+    if errors or not _ends_with(path, made_from):
+        print("drawing the page", file=sys.stderr)
+        page = reproduction.report(EXPERIMENTS, records, scale, errors, judgement)
+        text = page.html(jobs) if format == "html" else page.markdown()
+        write_atomically(path, text if errors else f"{text.rstrip()}\n{made_from}")
     print(path)
     if errors:
         sys.exit(f"{len(errors)} runs failed; the page tells how")
+
+
+def _ends_with(path: Path, remark: str) -> bool:
+    return path.exists() and path.read_bytes().endswith(remark.encode())
 
 
 def _chosen(only: Sequence[str]) -> Sequence[Experiment]:
@@ -122,9 +132,12 @@ def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Don
                 progress.update(bar, advance=item.task.run.cost, description=description, count=count)
                 yield item
         return
+    told = started
     for number, item in enumerate(done, start=1):
         spent += item.task.run.cost
-        if number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do):
-            left = (time.monotonic() - started) * (total - spent) / max(spent, 1e-9)
+        now = time.monotonic()
+        one_of_few = number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do)
+        if one_of_few or now - told > SILENCE:
+            left, told = (now - started) * (total - spent) / max(spent, 1e-9), now
             print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
         yield item

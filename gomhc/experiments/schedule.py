@@ -10,6 +10,7 @@ import platform
 import subprocess
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -115,6 +116,8 @@ def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     commit = repository_state()  # asked for once: the files may change while this runs
     if together and jobs > 1:
+        # A worker whose memory has grown is replaced by a new one after a run; joblib warns of it, and nothing is lost.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
         parallel = Parallel(n_jobs=min(jobs, len(together)), return_as="generator_unordered", batch_size=1)
         yield from parallel(delayed(_do)(task, store, threads, commit) for task in together)
     elif together:

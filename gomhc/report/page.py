@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any, Literal
 
 import jinja2
 import matplotlib
+from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from gomhc.report.style import INK, RC
@@ -110,9 +112,17 @@ class Page:
     lead: Sequence[str] = ()
     sections: Sequence[Section] = field(default_factory=tuple)
 
-    def html(self) -> str:
-        """One file."""
-        return _TEMPLATE.render(page=self, show=_show_html, links=_html_links)
+    def html(self, jobs: int = 1) -> str:
+        """One file, its figures drawn in this many processes."""
+        plots = {
+            f"{section.anchor}-{number}": exhibit.draw
+            for section in self.sections
+            for number, exhibit in enumerate(section.exhibits, start=1)
+            if isinstance(exhibit, Plot)
+        }
+        drawn = Parallel(n_jobs=jobs)(delayed(svg)(draw, name) for name, draw in plots.items())
+        show = partial(_show_html, pictures=dict(zip(plots, drawn, strict=True)))
+        return _TEMPLATE.render(page=self, show=show, links=_html_links)
 
     def markdown(self) -> str:
         """The same, with figures as images inside the text."""
@@ -152,10 +162,10 @@ def svg(draw: Callable[[], Figure], name: str) -> str:
     return re.sub(r'(<svg[^>]*?) width="[^"]+"| height="[^"]+"(?=[^>]*viewBox)', r"\1", text, count=2)
 
 
-def _show_html(exhibit: Exhibit, name: str) -> str:
+def _show_html(exhibit: Exhibit, name: str, pictures: Mapping[str, str]) -> str:
     caption = f"<figcaption>{escape(exhibit.caption)}</figcaption>" if exhibit.caption else ""
     if isinstance(exhibit, Plot):
-        picture = f'<div class="plot" role="img" aria-label="{escape(exhibit.caption)}">{svg(exhibit.draw, name)}</div>'
+        picture = f'<div class="plot" role="img" aria-label="{escape(exhibit.caption)}">{pictures[name]}</div>'
         return f'<figure id="{name}">{picture}{caption}</figure>'
     if isinstance(exhibit, Text):
         return f'<figure id="{name}"><pre>{escape(exhibit.text)}</pre>{caption}</figure>'

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import matplotlib
 
 from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.judge.judgement import Judgement
@@ -14,6 +17,7 @@ from gomhc.report.figures import EXHIBITS
 from gomhc.report.page import Badge, Exhibit, Link, Page, Section, Table, Text, anchor
 from gomhc.results.claim import Claim, Finding, Verdict
 from gomhc.results.claims import CLAIMS, JUDGE_CLAIMS
+from gomhc.results.code_version import PACKAGE
 from gomhc.results.record import Record
 
 TONES = {
@@ -101,6 +105,15 @@ def report(
             _provenance(experiments, records, scale),
         ],
     )
+
+
+def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: Judgement | None) -> str:
+    """The last line of a page: a remark with the hash of all that it depends on. Where it stands, nothing is new."""
+    shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
+    digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"))):
+        digest.update(path.read_bytes())
+    return f"<!-- made from {digest.hexdigest()} -->\n"
 
 
 def _phrase(verdict: Verdict, count: int) -> str:
