@@ -74,7 +74,7 @@ class LanguageModel(Run):
     @property
     def cost(self) -> float:
         recipe = self.training
-        return recipe.steps * (0.01 + 3e-9 * recipe.tokens_per_step * recipe.num_layers * recipe.num_channels * 20)
+        return recipe.steps * (0.02 + 2.4e-7 * recipe.tokens_per_step * recipe.num_layers * recipe.num_channels)
 
     @property
     def training(self) -> Recipe:
