@@ -71,8 +71,9 @@ def plain_losses(go: Orthostochastic, start: Tensor, x: Tensor, y: Tensor, train
     return torch.stack(losses)
 
 
-def test_lowest_loss_is_that_of_constrained_least_squares() -> None:
-    task = Task(num_streams=3, num_targets=4, num_samples=20, projector_noise=0.3)
+@pytest.mark.parametrize(("num_samples", "sparsity"), [(20, 0.0), (1, 0.0), (2, 0.9)])  # the last two do not span
+def test_lowest_loss_is_that_of_constrained_least_squares(num_samples: int, sparsity: float) -> None:
+    task = Task(num_streams=3, num_targets=4, num_samples=num_samples, sparsity=sparsity, projector_noise=0.3)
     problem = draw_problem(task, torch.Generator().manual_seed(0))
     free = torch.zeros(4, 2, 2, dtype=torch.float64, requires_grad=True)
 

@@ -121,14 +121,15 @@ def lowest_loss(problem: Problem) -> Float[Tensor, " targets"]:
     r"""The least that any matrix with unit row and column sums can reach on these samples, outputs compared.
 
     That of the polytope too wherever it is nonnegative. With U an orthonormal basis of the vectors of zero sum, D is
-    T's own excess over unit sums plus U F U^T; the quadratic is least at F = (U^T (C - E S) U)(U^T S U)^{-1}.
+    T's own excess over unit sums plus U F U^T; the quadratic is least at F = (U^T (C - E S) U)(U^T S U)^+, where the
+    pseudo-inverse is one but for inputs that do not span the space, as few and sparse ones may not.
     """
     d = problem.target.shape[-1]
     ones = torch.full((d, 1), d**-0.5, dtype=torch.float64)
     basis = torch.linalg.qr(torch.cat((ones, torch.eye(d, dtype=torch.float64)[:, : d - 1]), dim=1)).Q[:, 1:]
     excess = nearest_with_unit_sums(problem.target) - problem.target
     gradient = basis.T @ (problem.noise_moment - excess @ problem.input_moment) @ basis
-    free = torch.linalg.solve(basis.T @ problem.input_moment @ basis, gradient, left=False)
+    free = gradient @ torch.linalg.pinv(basis.T @ problem.input_moment @ basis, rtol=1e-12, hermitian=True)
     return quadratic(excess + basis @ free @ basis.T, problem)
 
 
