@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gomhc.birkhoff.karpelevic import polygon_excess
+from gomhc.experiments import learning_rate
 from gomhc.experiments.experiment import Experiment, Run
 from gomhc.experiments.karpelevic import pair_excess
 from gomhc.experiments.kromhc import distance_outside
@@ -121,6 +122,19 @@ def test_same_seed_gives_bitwise_the_same_record_and_another_seed_does_not() -> 
 
     assert losses(0) == losses(0)
     assert losses(0) != losses(1)
+
+
+def test_who_never_reaches_the_least_loss_is_compared_by_the_epochs_it_had() -> None:
+    both = learning_rate.compare({"go-s2": (20, 0.1), "mhc-lite": (30, 0.3)}, 5000)
+    assert both.value == 1.5
+    assert both.text == "1.5 times; epochs at the best rate: go-s2 20 (η = 0.1), mhc-lite 30 (η = 0.3)"
+    lite = learning_rate.compare({"go-s2": (20, 0.1), "mhc-lite": None}, 5000)
+    assert lite.value == 250
+    assert lite.text.startswith("more than 250.0 times; ")
+    assert lite.text.endswith("mhc-lite not in 5,000 at any rate")
+    go = learning_rate.compare({"go-s2": None, "mhc-lite": (30, 0.3)}, 5000)
+    assert go.value == 30 / 5000
+    assert go.text.startswith("less than 0.0 times; ")
 
 
 def test_converged_epoch_of_a_known_curve() -> None:

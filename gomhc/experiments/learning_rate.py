@@ -5,11 +5,10 @@ Each method is trained at seven rates; what counts is the first epoch within 5 %
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gomhc.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.experiments.toy import ToyRun
-from gomhc.models.stream_mixer import Start
 from gomhc.results.claim import Finding
 from gomhc.results.record import Record, select
 
@@ -32,11 +31,10 @@ class LearningRate(Experiment):
         rates = (1e-3, 1e-2, 1e-1, 3e-1, 1.0) if quick else RATES
         methods = ("go-s2", "mhc-lite", "mhc", "transportation") if quick else METHODS
         sizes: Sizes = {"num_targets": 16, "num_epochs": 1000} if quick else {"num_epochs": 5000}
-        fair: tuple[Start, ...] = () if quick else ("near-identity",)
         return [
             *(ToyRun(method=method, learning_rate=rate, **sizes) for method in methods for rate in rates),
-            *(ToyRun(method=method, learning_rate=rate, start=start, **sizes)
-              for start in fair for method in ("go-s2", "mhc-lite") for rate in rates),
+            *(ToyRun(method=method, learning_rate=rate, start="near-identity", **sizes)
+              for method in ("go-s2", "mhc-lite") for rate in ((1e-2, 1e-1, 3e-1) if quick else rates)),
             *(ToyRun(method=method, epsilon=1e-12, **sizes) for method in ("go-s2", "mhc-lite")),
         ]  # fmt: skip
 
@@ -48,13 +46,21 @@ class LearningRate(Experiment):
                 for method in METHODS
                 if (reached := _reached(select(records, method=method, start=start, epsilon=1e-6))) is not None
             }
-            go, lite = best.get("go-s2"), best.get("mhc-lite")
-            if go and lite:
-                text = ", ".join(
-                    f"{method} {epochs[0]} (η = {epochs[1]:g})" for method, epochs in best.items() if epochs
-                )
-                found[claim] = Finding(lite[0] / go[0], f"{lite[0] / go[0]:.1f} times; epochs at the best rate: {text}")
+            if {"go-s2", "mhc-lite"} <= best.keys() and (best["go-s2"] or best["mhc-lite"]):
+                found[claim] = compare(best, records[0].configuration["num_epochs"])
         return found
+
+
+def compare(best: Mapping[str, tuple[int, float] | None], num_epochs: int) -> Finding:
+    """How many times the epochs of go mHC-lite takes; a bound, where one of them does not get there."""
+    go, lite = best["go-s2"], best["mhc-lite"]
+    value = (lite[0] if lite else num_epochs) / (go[0] if go else num_epochs)
+    bound = "" if go and lite else "more than " if go else "less than "
+    text = ", ".join(
+        f"{method} {at[0]} (η = {at[1]:g})" if at else f"{method} not in {num_epochs:,} at any rate"
+        for method, at in best.items()
+    )
+    return Finding(value, f"{bound}{value:.1f} times; epochs at the best rate: {text}")
 
 
 def _reached(records: Sequence[Record]) -> list[tuple[int, float]] | None:
