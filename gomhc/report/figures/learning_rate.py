@@ -44,14 +44,19 @@ def _draw(records: Sequence[Record]) -> Figure:
     figure = new_figure(4.6 * len(starts) + 1.5, 4)
     panels = figure.subplots(1, len(starts), sharey=True, squeeze=False)[0]
     for axes, start in zip(panels, starts, strict=True):
-        for method in dict.fromkeys(record.configuration["method"] for record in usual):
+        mine, never = select(usual, start=start), []
+        for method in dict.fromkeys(record.configuration["method"] for record in mine):
             pairs = sorted(
                 (record.configuration["learning_rate"], record.metrics["reached"])
-                for record in select(usual, start=start, method=method)
+                for record in select(mine, method=method)
                 if record.metrics["reached"] is not None
             )
             if pairs:
                 axes.loglog(*zip(*pairs, strict=True), marker="o", markersize=4, **line(method))
+            else:
+                never.append(look(method).label)
+        if never:
+            axes.text(0.98, 0.96, f"at no rate: {', '.join(never)}", transform=axes.transAxes, ha="right", va="top")
         axes.set(xlabel="learning rate", title=STARTS[start])
     panels[0].set_ylabel("epochs to reach the floor")
     legend(panels[0])
