@@ -17,7 +17,7 @@ void map(int64_t count, int d, int s, float scale) {
     const int n = d * s, p = n * (n - 1) / 2;
     auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
     std::vector<float> matrix(grad.size()), out(logits.size());
-    const Map forward{logits.data(), nullptr, matrix.data(), count, d, s};
+    const Map forward{logits.data(), matrix.data(), nullptr, count, d, s};
     const Map backward{logits.data(), grad.data(), out.data(), count, d, s};
     gomhc_map(&forward, 2);
     gomhc_map(&backward, 2);

@@ -1,10 +1,15 @@
-"""How is this operation computed fast here? One name an operation; the version is chosen for the tensors at hand.
+"""The operations that have fast versions: one name an operation, and the version is chosen for the tensors at hand.
 
 `orthostochastic.py` and `streams.py` have the plain versions, which read as the equations and are the oracle of the
 others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
+
+Every version is batch-invariant: a token's results and gradients are the same, bit for bit, whatever the batch
+is made of besides, wherever the token stands in it, and on any number of threads.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,19 +26,45 @@ FAST = ("native", "triton")
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """(*batch, p) logits of go-mHC -> (*batch, d, d) doubly stochastic matrices, in their dtype."""
+    """Map the logits of go-mHC to doubly stochastic matrices, in their dtype.
+
+    Args:
+        logits: any real floating point; half precision is computed in float32.
+        num_streams: d, the rows of a matrix.
+        expressivity: s, the rows of a block.
+
+    Shape:
+        - logits: (*batch, p) with n = d s and p = n (n - 1) / 2
+        - returns: (*batch, d, d)
+    """
+    n = num_streams * expressivity
+    if num_streams < 1 or expressivity < 1:
+        raise ValueError(f"num_streams and expressivity must be at least 1, got {num_streams} and {expressivity}")
+    _require("logits", logits, logits.shape[:-1], n * (n - 1) // 2)
     backend = chosen(logits)
-    if backend in FAST and num_streams * expressivity <= LARGEST:
-        return ops.orthostochastic(logits, num_streams, expressivity)
+    if backend in FAST and n <= LARGEST:
+        return ops.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
     if backend == "batched":
-        return batched.orthostochastic(logits, num_streams, expressivity)
+        return batched.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
     return plain_map.orthostochastic(logits, num_streams, expressivity)
 
 
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """out_i = sum_j mix_ij streams_j + weights_i output; streams (*batch, d, c), coefficients of a token or of all."""
-    batch = streams.shape[:-2]
-    if _compiled(streams, mix, weights, output) and mix.shape[:-2] == batch:
+    """Mix the streams and add a branch's output: out_i = sum_j mix_ij streams_j + weights_i output.
+
+    Shape:
+        - streams: (*batch, d, c)
+        - mix: (*batch, d, d), and weights: (*batch, d), or without batch where they are the same for all tokens
+        - output: (*batch, c)
+        - returns: (*batch, d, c), in the dtype of the streams
+    """
+    batch, d, c = _stream_shape(streams)
+    _require("mix", mix, batch, d, d, static=True)
+    _require("weights", weights, batch, d, static=True)
+    _require("output", output, batch, c)
+    _require_one_device(streams, mix, weights, output)
+    per_token = mix.shape[:-2] == weights.shape[:-1] == batch
+    if per_token and _compiled(streams, mix, weights, output):
         flat = streams.flatten(0, -3), mix.flatten(0, -3), weights.flatten(0, -2), output.flatten(0, -2)
         return ops.write(*flat).reshape(streams.shape)
     return plain_streams.write(streams, mix, weights, output)
@@ -42,11 +73,31 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
 def read(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What the branch sees (*batch, c), the write weights (*batch, d) and the logits of the mix (*batch, p)."""
-    *batch, d, c = streams.shape
+    """Read the streams with the weights that they steer, equations 2 to 4 of the paper.
+
+    Args:
+        streams: what is read.
+        weight: W, whose rows are those of read, write and mix in turn.
+        scale: a, how strongly the streams steer.
+        bias: b, the logits that all tokens share.
+        read_offset: added to the read weights (DeepSeek-V4's `hc_eps`).
+        epsilon: added to the mean square of the streams.
+
+    Shape:
+        - streams: (*batch, d, c), weight: (k, d c), scale and bias: (k,) with k = 2 d + p
+        - returns: what the branch sees (*batch, c), write weights (*batch, d), logits of the mix (*batch, p)
+    """
+    batch, d, c = _stream_shape(streams)
+    k = len(bias) if bias.dim() == 1 else 2 * d
+    if k < 2 * d:
+        raise ValueError(f"bias must hold 2 d + p numbers, at least {2 * d} for d = {d} streams, got {k}")
+    _require("weight", weight, torch.Size(), k, d * c)
+    _require("scale", scale, torch.Size(), k)
+    _require("bias", bias, torch.Size(), k)
+    _require_one_device(streams, weight, scale, bias)
     if _compiled(streams, weight, scale, bias):
         branch_input, weights, logits, *_ = ops.read(streams.flatten(0, -3), weight, scale, bias, read_offset, epsilon)
-        shapes = ((*batch, c), (*batch, d), (*batch, len(bias) - 2 * d))
+        shapes = ((*batch, c), (*batch, d), (*batch, k - 2 * d))
         branch_input, weights, logits = map(torch.Tensor.reshape, (branch_input, weights, logits), shapes)
         return branch_input, weights, logits
     return plain_streams.read_dynamic(streams, weight, scale, bias, read_offset, epsilon)
@@ -58,3 +109,28 @@ def _compiled(streams: Tensor, *others: Tensor) -> bool:
     dtypes = {tensor.dtype for tensor in (streams, *others)}
     fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST
     return fits and (backend == "triton" or (backend == "native" and dtypes == {torch.float32}))
+
+
+def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:
+    if streams.dim() < 2 or streams.shape[-2] < 1 or not streams.is_floating_point():
+        raise ValueError(
+            f"streams must be real floating point, of shape (*batch, d, c) with d >= 1, got {streams.dtype} of shape "
+            f"{tuple(streams.shape)}; gomhc.expand(x, d) makes streams of x (*batch, c)"
+        )
+    return streams.shape[:-2], streams.shape[-2], streams.shape[-1]
+
+
+def _require(name: str, tensor: Tensor, batch: torch.Size, *shape: Any, static: bool = False) -> None:
+    """Real floating point of this shape behind this batch, or behind none where `static`. Sizes may be symbolic."""
+    fits = tensor.shape == (*batch, *shape) or (static and tensor.shape == shape)
+    if not fits or not tensor.is_floating_point():
+        expected = f"{(*batch, *shape)}{f' or {shape}' if static else ''}"
+        raise ValueError(
+            f"{name} must be real floating point of shape {expected}, got {tensor.dtype} of shape {tuple(tensor.shape)}"
+        )
+
+
+def _require_one_device(*tensors: Tensor) -> None:
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"all tensors must be on one device, got {', '.join(sorted(map(str, devices)))}")

@@ -1,24 +1,39 @@
-r"""How is the go-mHC map computed fast where nothing is compiled? In torch, with the batch innermost.
+r"""The go-mHC map in pure torch with the batch innermost, for where nothing is compiled.
 
     K = (I + A)^{-1} by Gauss and Jordan, all matrices at once;    backward: G_A = -2 K^T G_Q K^T
 
 Every step is one operation on long rows of memory, where batched LAPACK walks from one small matrix to the next.
-Without pivots the error grows with the square of the logits, which float64 has room for: results are float32 at most,
-and so is the arithmetic while all logits are small.
+Without pivots the error grows with the logits, so each matrix is computed as it needs to be, whatever its neighbours
+are: in float32, where that is not good enough in float64, and where that is not by the plain version.
+Sums are written out, term after term: torch.sum orders them by where they lie in memory.
 d = num_streams, s = expressivity, n = d * s
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from itertools import product
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-FLOAT_LIMIT = 6.0
-"""The largest logit that float32 is enough for; sums are then made exact by one division of rows and one of columns."""
+from gomhc.kernels import orthostochastic as plain
+
+class Attempt(NamedTuple):
+    """A precision to compute in without pivots."""
+
+    precision: torch.dtype
+    limit: float
+    """The largest logit with which it is tried."""
+    loose: float
+    """How far the sums of a matrix may be from one at first; they are made exact then."""
+
+
+ATTEMPTS = (Attempt(torch.float32, 4.5, 2.0**-18), Attempt(torch.float64, 128.0, 2.0**-26))
+"""As in native/tasks.h."""
 ENTRIES = 2**20
 """Of the matrices that are worked on at once."""
 GROUPS = 8
@@ -27,37 +42,62 @@ GROUPS = 8
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
+    if logits.device.type != "cpu" or torch.compiler.is_compiling() or logits.numel() == 0:
+        return plain.orthostochastic(logits, num_streams, expressivity)  # nothing can be looked up, or nothing is there
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    matrix, _ = _Orthostochastic.apply(flat, num_streams, expressivity)
+    matrix = _attempt(ATTEMPTS, flat, flat.detach().abs().amax(-1), num_streams, expressivity)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+
+
+def _attempt(attempts: tuple[Attempt, ...], logits: Tensor, largest: Tensor, d: int, s: int) -> Tensor:
+    """The matrices by the first of the attempts, and those with which it fails by the others."""
+    if not attempts:
+        return plain.orthostochastic(logits, d, s)
+    precision, limit, loose = attempts[0]
+    tried = largest <= limit  # NaN is not
+    matrix, error, _ = _Orthostochastic.apply(torch.where(tried[:, None], logits, 0), d, s, precision)
+    left = (~tried | ~(error <= loose)).nonzero().squeeze(-1)
+    if len(left) == 0:
+        return matrix
+    return matrix.index_copy(0, left, _attempt(attempts[1:], logits[left], largest[left], d, s))
 
 
 class _Orthostochastic(torch.autograd.Function):
     @staticmethod
-    def forward(logits: Tensor, num_streams: int, expressivity: int) -> tuple[Tensor, Tensor]:
-        n, precision = num_streams * expressivity, _precision(logits)
-        matrix = logits.new_empty(len(logits), num_streams, num_streams)
+    def forward(
+        logits: Tensor, num_streams: int, expressivity: int, precision: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The matrices, how far their sums were from one, and the inverses."""
+        n = num_streams * expressivity
+        matrix, error = logits.new_empty(len(logits), num_streams, num_streams), logits.new_empty(len(logits))
         inverse = logits.new_empty(len(logits), n**2, dtype=precision)
-        for z, m, k in zip(_chunks(logits, n), _chunks(matrix, n), _chunks(inverse, n), strict=True):
+        for z, m, e, k in zip(*(_chunks(x, n) for x in (logits, matrix, error, inverse)), strict=True):
             k = _grouped(k, n)
             _invert(_innermost(z).to(precision), out=k)
-            m.flatten(1).copy_(_block_norms(k, num_streams).flatten(1, 2).transpose(0, 1).flatten(1).T)
-        return matrix, inverse
+            norms, off = _block_norms(k, num_streams)
+            m.flatten(1).copy_(norms.flatten(1, 2).transpose(0, 1).flatten(1).T)
+            e.copy_(off.flatten())
+        return matrix, error, inverse
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int, int], output: tuple[Tensor, Tensor]) -> None:
-        ctx.dtype, ctx.n = inputs[0].dtype, inputs[1] * inputs[2]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int, int, torch.dtype], output: tuple[Tensor, ...]) -> None:
+        logits, ctx.num_streams, ctx.expressivity, _ = inputs
+        _, error, inverse = output
+        ctx.mark_non_differentiable(error, inverse)
+        ctx.save_for_backward(logits, inverse)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        (inverse,), n = ctx.saved_tensors, ctx.n
-        grad_logits = grad.new_empty(len(grad), n * (n - 1) // 2, dtype=ctx.dtype)
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None, None]:
+        logits, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: the plain version has all of them
+            matrix = plain.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
+            return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0], None, None, None
+        n = ctx.num_streams * ctx.expressivity
+        grad_logits = logits.new_empty(logits.shape)
         for k, g, z in zip(_chunks(inverse, n), _chunks(grad, n), _chunks(grad_logits, n), strict=True):
             x = _backward(_grouped(k, n), _innermost(g.flatten(1)).to(k.dtype).unflatten(0, g.shape[1:]))
             z.copy_(x.flatten(1).T)
-        return grad_logits, None, None
+        return grad_logits, None, None, None
 
 
 def _chunks(x: Tensor, n: int) -> tuple[Tensor, ...]:
@@ -80,13 +120,6 @@ def _num_groups(batch: int) -> int:
     return math.gcd(batch, GROUPS)
 
 
-def _precision(logits: Tensor) -> torch.dtype:
-    """Float32 where all logits are small, which is looked up on the CPU and not while torch.compile traces."""
-    looked_up = logits.device.type == "cpu" and not torch.compiler.is_compiling() and logits.numel() > 0
-    small = looked_up and logits.dtype == torch.float32 and logits.abs().max().item() <= FLOAT_LIMIT
-    return torch.float32 if small else torch.float64
-
-
 def _invert(z: Tensor, *, out: Tensor) -> None:
     """(groups, n, n, batch): the inverse of I + A, from (p, groups, batch)."""
     n = out.shape[1]
@@ -103,8 +136,11 @@ def _invert(z: Tensor, *, out: Tensor) -> None:
         out.addcmul_(column[:, :, None], row[:, None], value=-1)
 
 
-def _block_norms(k: Tensor, num_streams: int) -> Tensor:
-    """(groups, d, d, batch): the squares of Q = 2K - I, summed over the blocks of s x s and divided by s."""
+def _block_norms(k: Tensor, num_streams: int) -> tuple[Tensor, Tensor]:
+    """(groups, d, d, batch): the squares of Q = 2K - I, summed over the blocks of s x s and divided by s.
+
+    Then (groups, batch): how far sums of them were from one, before they were divided by their sums.
+    """
     s = k.shape[1] // num_streams
     matrix = k.new_zeros(len(k), num_streams, num_streams, k.shape[-1])
     for a, b in product(range(s), repeat=2):
@@ -112,9 +148,18 @@ def _block_norms(k: Tensor, num_streams: int) -> Tensor:
         if a == b:
             q.diagonal(dim1=1, dim2=2).sub_(1)
         matrix.addcmul_(q, q, value=1 / s)
-    if matrix.dtype == torch.float32:  # divide out what it left of the sums: of an error e stays e squared
-        matrix.div_(matrix.sum(1, keepdim=True)).div_(matrix.sum(2, keepdim=True))
-    return matrix
+    rows = _total(matrix, 2)
+    columns = _total(matrix.div_(rows), 1)
+    matrix.div_(columns)
+    if matrix.dtype == torch.float32:  # dividing columns left a share of their error in the rows
+        matrix.div_(_total(matrix, 2)).div_(_total(matrix, 1))
+    off = torch.maximum((rows - 1).abs().amax((1, 2)), (columns - 1).abs().amax((1, 2)))
+    return matrix, off
+
+
+def _total(matrix: Tensor, axis: int) -> Tensor:
+    """The sum over an axis that is kept, term after term."""
+    return reduce(add, matrix.split(1, dim=axis))
 
 
 def _backward(k: Tensor, grad: Tensor) -> Tensor:

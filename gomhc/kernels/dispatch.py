@@ -1,16 +1,18 @@
-"""Which version of an operation runs here? The fastest that is there, unless one is asked for."""
+"""Which version of an operation runs: the fastest there is for the tensors at hand, unless one is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from threading import Lock, get_ident
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels.library import instruction_set, library
+from gomhc.kernels.library import instruction_set, library, search
+from gomhc.kernels.transforms import is_transformed
 
 Backend = Literal["native", "triton", "batched", "plain"]
 """C++ on the CPU; Triton on CUDA; pure torch with the batch innermost; pure torch as the equations are written."""
@@ -23,7 +25,11 @@ if library() is not None:
 if find_spec("triton") is not None:
     COMPILED["cuda"] = "triton"
 
-_forced: Backend | None = None
+_lock = Lock()
+_forced: dict[int, Backend] = {}
+"""Thread -> the version that was asked for in it."""
+_forced_last: Backend | None = None
+"""The last of them. torch.compile can see when a global changes, but not which thread it runs in."""
 
 
 def available() -> tuple[Backend, ...]:
@@ -34,25 +40,49 @@ def available() -> tuple[Backend, ...]:
 
 
 @contextmanager
-def use(backend: str) -> Iterator[None]:
-    """Inside, every operation runs in this version where it has one: `with gomhc.kernels.use("plain"): ...`."""
+def use(backend: Backend) -> Iterator[None]:
+    """Run every operation of this thread in one version, where it has one for the tensors at hand.
+
+    A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile
+    takes the version that was asked for last in any thread.
+
+    Args:
+        backend: one of `available()`.
+
+    Example::
+
+        with gomhc.kernels.use("plain"):
+            matrix = go(logits)
+    """
     if backend not in available():
         raise ValueError(f"kernels {backend!r} are not available here, only {', '.join(available())}; see gomhc doctor")
-    global _forced
-    before, _forced = _forced, backend
+    thread = get_ident()
+    before = _forced.get(thread)
+    _force(thread, backend)
     try:
         yield
     finally:
-        _forced = before
+        _force(thread, before)
+
+
+def _force(thread: int, backend: Backend | None) -> None:
+    global _forced_last
+    with _lock:
+        _forced.pop(thread, None)
+        if backend is not None:
+            _forced[thread] = backend
+        _forced_last = next(reversed(_forced.values()), None)
 
 
 def chosen(*tensors: Tensor) -> Backend:
     """The version for these tensors. Float64 is plain: accuracy is what it is for. So are torch.func's transforms."""
-    if _forced is not None:
-        return _forced
-    if any(tensor.dtype == torch.float64 for tensor in tensors) or torch._C._are_functorch_transforms_active():
+    if any(tensor.dtype == torch.float64 for tensor in tensors) or is_transformed(*tensors):
         return "plain"
-    return COMPILED.get(tensors[0].device.type, "batched")
+    compiled = COMPILED.get(tensors[0].device.type, "batched")
+    forced = _forced_last if torch.compiler.is_compiling() else _forced.get(get_ident())
+    if forced is None:
+        return compiled
+    return forced if forced in (compiled, "batched", "plain") else "batched"
 
 
 def reasons() -> dict[Backend, str]:
@@ -60,7 +90,7 @@ def reasons() -> dict[Backend, str]:
     if library() is not None:
         native = f"active on the CPU, float32 ({instruction_set()} instructions)"
     else:
-        native = "not built: install a C++ compiler and install gomhc again"
+        native = search().problem
     if not torch.cuda.is_available():
         triton = "not used: torch sees no CUDA device"
     elif "cuda" not in COMPILED:

@@ -1,30 +1,92 @@
-"""Where is the compiled library, and how is it called? `pip install` builds it where there is a C++ compiler."""
+"""The compiled library: where it is, and how an operation in it is called.
+
+`pip install` builds it where there is a C++ compiler. Nothing reaches it but through `call`, which checks every tensor
+and keeps it alive until the operation is done.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from gomhc.kernels.stamp import has_stamp, stamp
+
 LARGEST = 64
 """The most rows of a rotation, and the most streams, that it takes (tasks.h)."""
+FOLDER = Path(__file__).parent
+"""Where the built library lies, as `_native*`, with its sources in `native`."""
 
 
-def _structure(name: str, pointers: str, **numbers: type) -> type[ctypes.Structure]:
-    fields = [*((pointer, ctypes.c_void_p) for pointer in pointers.split()), *numbers.items()]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+class Task(ctypes.Structure):
+    """What an operation works on, as native/tasks.h has it. It owns the tensors whose addresses it holds."""
+
+    shapes: ClassVar[dict[str, tuple[str, ...]]]
+    """Name of a tensor -> the letters of its shape."""
+    tensors: list[Tensor]
+
+    @classmethod
+    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> Task:
+        """Checked, so that no address in it is of anything but the float32 tensor that it should be."""
+        task = cls(**{name: sizes[name] for name, _ in cls._fields_ if name in sizes})
+        task.tensors = []
+        for name, tensor in inputs.items():
+            task.own(name, tensor.contiguous(), sizes)
+        for name, tensor in outputs.items():
+            task.own(name, tensor, sizes)
+        return task
+
+    def own(self, name: str, tensor: Tensor, sizes: dict[str, float]) -> None:
+        """Take this tensor under this name."""
+        letters = self.shapes[name]
+        shape = tuple([sizes[letter] for letter in letters])
+        if tensor.shape != shape or tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            raise ValueError(
+                f"{name} must be float32 on the CPU, of shape ({', '.join(letters)}) = {shape}, got {tensor.dtype} on "
+                f"{tensor.device}, of shape {tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
+            )
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name} is to be written to, so it must be contiguous; got strides {tensor.stride()}")
+        self.tensors.append(tensor)
+        setattr(self, name, tensor.data_ptr())
 
 
-# As in native/tasks.h.
+def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[Task]:
+    pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
+    letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
+    return type(name, (Task,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters})
+
+
+# As in native/tasks.h: the same fields in the same order.
 TASKS = {
-    "map": _structure("Map", "logits grad out", count=ctypes.c_int64, d=ctypes.c_int, s=ctypes.c_int),
-    "read": _structure(
+    "map": _task(
+        "Map",
+        {"logits": "count p", "matrix": "count d d", "grad_logits": "count p"},
+        count=ctypes.c_int64,
+        d=ctypes.c_int,
+        s=ctypes.c_int,
+    ),
+    "read": _task(
         "Read",
-        "x projection scale bias input write mix inverse_rms grad_x grad_projection grad_logits",
+        {
+            "x": "tokens d c",
+            "projection": "tokens k",
+            "scale": "k",
+            "bias": "k",
+            "input": "tokens c",
+            "write": "tokens d",
+            "mix": "tokens p",
+            "inverse_rms": "tokens",
+            "grad_x": "tokens d c",
+            "grad_projection": "tokens k",
+            "grad_logits": "tokens k",
+        },
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
@@ -32,9 +94,19 @@ TASKS = {
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
-    "write": _structure(
+    "write": _task(
         "Write",
-        "x mix weights y out grad_x grad_mix grad_weights grad_y",
+        {
+            "x": "tokens d c",
+            "mix": "tokens d d",
+            "weights": "tokens d",
+            "y": "tokens c",
+            "out": "tokens d c",
+            "grad_x": "tokens d c",
+            "grad_mix": "tokens d d",
+            "grad_weights": "tokens d",
+            "grad_y": "tokens c",
+        },
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
@@ -42,48 +114,74 @@ TASKS = {
 }
 
 
-@cache
+class _Search(NamedTuple):
+    library: ctypes.CDLL | None
+    problem: str
+    """Why there is none, and what to do."""
+
+
 def library() -> ctypes.CDLL | None:
-    """The library, or None where there is none that fits this machine."""
-    for path in sorted(Path(__file__).parent.glob("_native*")):
+    """The library, or None where there is none that fits this machine and these sources."""
+    return search().library
+
+
+@cache
+def search() -> _Search:
+    """Look for a library once, and warn if there is one that must not be used."""
+    expected, unusable = stamp(FOLDER / "native"), []
+    for path in sorted(FOLDER.glob("_native*")):
         try:
-            found = ctypes.CDLL(str(path))
-        except OSError:  # built for another system
-            continue
-        for name, task in TASKS.items():
-            function = getattr(found, f"gomhc_{name}")
-            function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
-        found.gomhc_instruction_set.restype = ctypes.c_char_p
-        if (openmp := _openmp()) is not None:
-            found.gomhc_use_openmp(openmp)
-        return found
-    return None
+            if has_stamp(path, expected):
+                return _Search(_loaded(path), "")
+            unusable.append(f"{path.name} was built from other sources than those of this gomhc")
+        except (OSError, AttributeError) as error:  # for another system, unreadable, or without a function
+            unusable.append(f"{path.name} cannot be loaded ({error})")
+    if not unusable:
+        return _Search(None, "not built: install a C++ compiler and install gomhc again")
+    problem = f"{'; '.join(unusable)}: delete it and install gomhc again, or what runs is the slower torch version"
+    warnings.warn(problem, UserWarning, stacklevel=2)
+    return _Search(None, f"not used: {problem}")
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    native = ctypes.CDLL(str(path))
+    for name, task in TASKS.items():
+        function = getattr(native, f"gomhc_{name}")
+        function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
+    native.gomhc_instruction_set.restype = ctypes.c_char_p
+    openmp = _openmp()
+    if openmp is not None:
+        native.gomhc_use_openmp(openmp)
+    return native
 
 
 def _openmp() -> Any:
-    """OpenMP's entry in the very library that torch has loaded, so that both share their threads (Linux)."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text().splitlines() if maps.exists() else []
-    for path in {line.split()[-1] for line in lines if "libgomp" in line or "libiomp" in line}:
-        if hasattr(found := ctypes.CDLL(path), "GOMP_parallel"):
-            return found.GOMP_parallel
-    return None
+    """OpenMP's entry as torch itself calls it, so that both share their threads; None where torch has none (Linux)."""
+    torch_library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:  # the copy that is loaded, and never another one; symbols are looked up in what it is linked to
+        return ctypes.CDLL(str(torch_library), mode=os.RTLD_NOLOAD | os.RTLD_LAZY).GOMP_parallel
+    except (OSError, AttributeError):
+        return None
 
 
 def instruction_set() -> str:
     """Which of its versions the library runs on this machine."""
-    found = library()
-    assert found is not None
-    return str(found.gomhc_instruction_set().decode())
+    native = library()
+    assert native is not None
+    return str(native.gomhc_instruction_set().decode())
 
 
-def call(name: str, **arguments: Tensor | float) -> None:
-    """Run one operation on torch's number of threads; tensors are handed over by address, as tasks.h names them."""
-    found = library()
-    assert found is not None
-    for key, value in arguments.items():
-        if isinstance(value, Tensor):
-            assert value.is_contiguous()
-            assert value.dtype == torch.float32
-            arguments[key] = value.data_ptr()
-    getattr(found, f"gomhc_{name}")(TASKS[name](**arguments), torch.get_num_threads())
+def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: float) -> None:
+    """Run one operation on torch's number of threads.
+
+    Args:
+        name: of the operation, a key of `TASKS`.
+        inputs: tensors by their names in tasks.h; copied where they are not contiguous.
+        outputs: contiguous tensors that are written to.
+        sizes: every letter of the shapes, and the numbers that the operation takes.
+    """
+    native = library()
+    if native is None:
+        raise ValueError(f"the compiled {name} is {search().problem}")
+    task = TASKS[name].make(inputs, outputs, sizes)
+    getattr(native, f"gomhc_{name}")(task, torch.get_num_threads())

@@ -1,50 +1,92 @@
-"""The compiled operations as torch sees them: custom operators with fakes and gradients, so that torch.compile,
-torch.export and autograd know them. C++ does them on the CPU, in float32, and Triton on CUDA, where streams may be of
-half precision.
+"""The compiled operations as torch sees them: operators with fakes and gradients, so that torch.compile, torch.export
+and autograd know them. C++ does them on the CPU, in float32, and Triton on CUDA, where streams may be of half precision.
+
+Their gradients have no derivatives of their own: where a second derivative is asked for, the plain version is
+differentiated instead.
 
 d = num_streams, s = expressivity, p = number of logits, c = channels, k = 2d + p
 """
 # No `from __future__ import annotations` here: torch makes the operators' schemas of the annotations themselves.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels import orthostochastic as plain
-from gomhc.kernels.library import call
+from gomhc.kernels import orthostochastic as plain_map
+from gomhc.kernels import streams as plain_streams
+from gomhc.kernels.library import LARGEST, call
 from gomhc.kernels.precision import without_autocast
+from gomhc.kernels.row_product import add_row_product_, row_product
 
-# The map's operators are registered piece by piece: what torch.library.custom_op wraps around a call takes as long as
-# the map of a thousand matrices.
+# Registered piece by piece: what torch.library.custom_op wraps around a call takes as long as some hundred matrices.
 _library = torch.library.Library("gomhc", "FRAGMENT")
 
 
-def _operator(function: Callable[..., Tensor]) -> Any:
-    """The operator gomhc::<name of the function>, which is its version for the CPU."""
-    name, schema = function.__name__, torch.library.infer_schema(function, mutates_args=())
-    _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
-    _library.impl(name, function, "CPU")
-    return getattr(torch.ops.gomhc, name).default
+def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Make of a function, which is its version for the CPU, the operator gomhc::<name of the function>."""
+
+    def register(function: Callable[..., Any]) -> Any:
+        name, schema = function.__name__, torch.library.infer_schema(function, mutates_args=())
+        _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+        _library.impl(name, function, "CPU")
+        torch.library.register_fake(f"gomhc::{name}", fake, lib=_library)
+        return getattr(torch.ops.gomhc, name).default
+
+    return register
 
 
-@_operator
-def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """(*batch, p) -> (*batch, d, d)."""
-    logits = logits.contiguous()
-    matrix = logits.new_empty(*logits.shape[:-1], num_streams, num_streams)
-    call("map", logits=logits, out=matrix, count=logits.shape[:-1].numel(), d=num_streams, s=expressivity)
-    return matrix
+def _for_cuda(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function the operator's version for CUDA."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _library.impl(operator.name().removeprefix("gomhc::").removesuffix(".default"), function, "CUDA")
+        return function
+
+    return register
 
 
-@_operator
-def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """The gradient at the logits, from that at the matrix; nothing is kept from forward but the logits."""
-    logits, grad = logits.contiguous(), grad.contiguous()
-    out = torch.empty_like(logits)
-    call("map", logits=logits, grad=grad, out=out, count=logits.shape[:-1].numel(), d=num_streams, s=expressivity)
-    return out
+def _with_gradient(operator: Any, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
+    torch.library.register_autograd(operator, backward, setup_context=setup, lib=_library)
+
+
+def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Any]:
+    """The gradients of a plain version at its inputs, with a graph of their own; None where none is wanted."""
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    results = function(*inputs)
+    gradients = iter(torch.autograd.grad(results, wanted, grads, create_graph=True, allow_unused=True))
+    return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
+
+
+def _map_sizes(logits: Tensor, num_streams: int, expressivity: int) -> dict[str, int]:
+    n = num_streams * expressivity
+    if num_streams < 1 or expressivity < 1 or n > LARGEST:
+        raise ValueError(
+            f"the compiled map takes 1 to {LARGEST} rows of a rotation, got num_streams={num_streams} and "
+            f"expressivity={expressivity}; gomhc.kernels.orthostochastic takes any"
+        )
+    return {"count": logits.shape[:-1].numel(), "d": num_streams, "s": expressivity, "p": n * (n - 1) // 2}
+
+
+def _stream_sizes(streams: Tensor) -> dict[str, int]:
+    if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST:
+        raise ValueError(
+            f"the compiled operations take 1 to {LARGEST} streams of shape (tokens, d, c), got {tuple(streams.shape)}; "
+            f"gomhc.kernels takes any"
+        )
+    return dict(zip(("tokens", "d", "c"), streams.shape, strict=True))
+
+
+def _read_sizes(streams: Tensor, bias: Tensor) -> dict[str, int]:
+    sizes = _stream_sizes(streams)
+    if bias.dim() != 1 or len(bias) < 2 * sizes["d"]:
+        raise ValueError(f"bias must hold at least 2 d = {2 * sizes['d']} numbers, got shape {tuple(bias.shape)}")
+    return {**sizes, "k": len(bias), "p": len(bias) - 2 * sizes["d"]}
+
+
+# The map
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _fake_map(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
@@ -55,73 +97,59 @@ def _fake_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressiv
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-class _Map(torch.autograd.Function):
-    """The map with its gradient, around the operator itself."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-        ctx.save_for_backward(logits)
-        ctx.num_streams, ctx.expressivity = num_streams, expressivity
-        with torch._C._AutoDispatchBelowAutograd():
-            matrix: Tensor = orthostochastic(logits, num_streams, expressivity)
-        return matrix
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (logits,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: the plain version has all of them
-            matrix = plain.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
-            return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0], None, None
-        return orthostochastic_backward(logits, grad, ctx.num_streams, ctx.expressivity), None, None
+@_operator(_fake_map)
+def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """(*batch, p) -> (*batch, d, d)."""
+    sizes = _map_sizes(logits, num_streams, expressivity)
+    flat, matrix = _flat(logits, 1), logits.new_empty(sizes["count"], num_streams, num_streams)
+    call("map", {"logits": flat}, {"matrix": matrix}, **sizes)
+    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
-_library.impl("orthostochastic", _Map.apply, "Autograd")
-torch.library.register_fake("gomhc::orthostochastic", _fake_map)
-torch.library.register_fake("gomhc::orthostochastic_backward", _fake_map_backward)
+@_operator(_fake_map_backward)
+def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """The gradient at the logits, from that at the matrix; nothing is kept from forward but the logits."""
+    sizes = _map_sizes(logits, num_streams, expressivity)
+    flat = _flat(logits, 1)
+    grad_logits = flat.new_empty(flat.shape)
+    call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes)
+    return grad_logits.reshape(logits.shape)
 
 
-@torch.library.custom_op("gomhc::read", mutates_args=(), device_types="cpu")
-def read(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Streams (n, d, c), weight (k, d c), scale and bias (k) -> branch input (n, c), write (n, d), mix logits (n, p).
+def _flat(tensor: Tensor, inner: int) -> Tensor:
+    """All dimensions but the last `inner` ones as one."""
+    batch = tensor.dim() - inner
+    return tensor.reshape(tensor.shape[:batch].numel(), *tensor.shape[batch:]) if batch != 1 else tensor
 
-    Then what backward needs: the projection (n, k) and one over the root mean square (n).
-    """
-    streams, scale, bias = streams.contiguous(), scale.contiguous(), bias.contiguous()
-    n, d, c = streams.shape
-    projection = _project(streams, weight)
-    outputs = _read_outputs(streams, projection)
-    names = ("input", "write", "mix", "inverse_rms")
-    sizes = {"tokens": n, "d": d, "c": c, "k": len(bias), "offset": read_offset, "epsilon": epsilon}
-    call(
-        "read",
-        x=streams,
-        projection=projection,
-        scale=scale,
-        bias=bias,
-        **dict(zip(names, outputs, strict=True)),
-        **sizes,
-    )
-    branch_input, write_weights, mix_logits, inverse_rms = outputs
-    return branch_input, write_weights, mix_logits, projection, inverse_rms
+
+def _map_setup(ctx: Any, inputs: tuple[Tensor, int, int], output: Tensor) -> None:
+    logits, ctx.num_streams, ctx.expressivity = inputs
+    ctx.save_for_backward(logits)
+
+
+def _map_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    (logits,), d, s = ctx.saved_tensors, ctx.num_streams, ctx.expressivity
+    if torch.is_grad_enabled():
+        (gradient,) = _differentiable(lambda z: plain_map.orthostochastic(z, d, s), [logits], [grad])
+        return gradient, None, None
+    return orthostochastic_backward(logits, grad, d, s), None, None
+
+
+_with_gradient(orthostochastic, _map_backward, _map_setup)
+
+
+# Reading
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _read_outputs(streams: Tensor, projection: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     n, d, c = streams.shape
-    shapes = ((n, c), (n, d), (n, projection.shape[1] - 2 * d), (n,))
-    branch_input, *others = (streams.new_empty(shapes[0]), *(projection.new_empty(shape) for shape in shapes[1:]))
-    write_weights, mix_logits, inverse_rms = others
-    return branch_input, write_weights, mix_logits, inverse_rms
+    shapes = ((n, d), (n, projection.shape[1] - 2 * d), (n,))
+    write_weights, mix_logits, inverse_rms = (projection.new_empty(shape) for shape in shapes)
+    return streams.new_empty(n, c), write_weights, mix_logits, inverse_rms
 
 
-def _project(streams: Tensor, weight: Tensor) -> Tensor:
-    with without_autocast(streams.device):
-        return streams.flatten(1).float() @ weight.float().T
-
-
-@read.register_fake
-def _(
+def _fake_read(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     projection = streams.new_empty(streams.shape[0], weight.shape[0], dtype=torch.float32)
@@ -129,7 +157,54 @@ def _(
     return branch_input, write_weights, mix_logits, projection, inverse_rms
 
 
-@torch.library.custom_op("gomhc::read_backward", mutates_args=(), device_types="cpu")
+def _fake_read_backward(
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    grad_x = torch.empty_like(streams, memory_format=torch.contiguous_format)
+    return grad_x, weight.new_empty(weight.shape), scale.new_empty(scale.shape), bias.new_empty(bias.shape)
+
+
+@_operator(_fake_read)
+def read(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Streams (n, d, c), weight (k, d c), scale and bias (k) -> branch input (n, c), write (n, d), mix logits (n, p).
+
+    Then what backward needs: the projection (n, k) and one over the root mean square (n).
+    """
+    sizes = _read_sizes(streams, bias)
+    projection = _project(streams, weight)
+    outputs = _read_outputs(streams, projection)
+    call(
+        "read",
+        {"x": streams, "projection": projection, "scale": scale, "bias": bias},
+        dict(zip(("input", "write", "mix", "inverse_rms"), outputs, strict=True)),
+        **sizes,
+        offset=read_offset,
+        epsilon=epsilon,
+    )
+    branch_input, write_weights, mix_logits, inverse_rms = outputs
+    return branch_input, write_weights, mix_logits, projection, inverse_rms
+
+
+def _project(streams: Tensor, weight: Tensor) -> Tensor:
+    if weight.dim() != 2 or weight.shape[1] != streams.shape[1] * streams.shape[2]:
+        expected = streams.shape[1] * streams.shape[2]
+        raise ValueError(f"weight must be of shape (k, d c) with d c = {expected}, got {tuple(weight.shape)}")
+    with without_autocast(streams.device):
+        return row_product(streams.flatten(1).float(), weight.float().T)
+
+
+@_operator(_fake_read_backward)
 def read_backward(
     grad_input: Tensor,
     grad_write: Tensor,
@@ -143,31 +218,17 @@ def read_backward(
     read_offset: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients at streams, weight, scale and bias."""
-    streams, scale, bias = streams.contiguous(), scale.contiguous(), bias.contiguous()
-    n, d, c = streams.shape
-    grad_x, grad_projection, grad_logits = (
-        torch.empty_like(streams),
-        torch.empty_like(projection),
-        torch.empty_like(projection),
-    )
+    sizes = _read_sizes(streams, bias)
+    grad_x = streams.new_empty(streams.shape)
+    grad_projection, grad_logits = (projection.new_empty(projection.shape) for _ in range(2))
+    inputs = {"x": streams, "projection": projection, "scale": scale, "bias": bias, "inverse_rms": inverse_rms}
     call(
         "read",
-        x=streams,
-        projection=projection,
-        scale=scale,
-        bias=bias,
-        input=grad_input.contiguous(),
-        write=grad_write.contiguous(),
-        mix=grad_mix.contiguous(),
-        inverse_rms=inverse_rms,
-        grad_x=grad_x,
-        grad_projection=grad_projection,
-        grad_logits=grad_logits,
-        tokens=n,
-        d=d,
-        c=c,
-        k=len(bias),
+        inputs | {"input": grad_input, "write": grad_write, "mix": grad_mix},
+        {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits},
+        **sizes,
         offset=read_offset,
+        epsilon=0.0,  # inverse_rms has it
     )
     return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
@@ -184,34 +245,16 @@ def _through_projection(
     """The gradient at the streams with what the matrix product adds to it, and those at weight, scale and bias."""
     with without_autocast(streams.device):
         if streams.dtype == torch.float32:
-            grad_x.flatten(1).addmm_(grad_projection, weight)
+            add_row_product_(grad_x.flatten(1), grad_projection, weight)
         else:
-            grad_x.flatten(1).add_(grad_projection @ weight.float())
+            grad_x.flatten(1).add_(row_product(grad_projection, weight.float()))
         grad_weight = grad_projection.T @ streams.flatten(1).float()
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
     return grad_x, grad_weight.to(weight.dtype), grad_scale, grad_logits.sum(0)
 
 
-@read_backward.register_fake
-def _(
-    grad_input: Tensor,
-    grad_write: Tensor,
-    grad_mix: Tensor,
-    streams: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    inverse_rms: Tensor,
-    read_offset: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    contiguous = torch.contiguous_format
-    grad_x = torch.empty_like(streams, memory_format=contiguous)
-    return grad_x, weight.new_empty(weight.shape), scale.new_empty(scale.shape), bias.new_empty(bias.shape)
-
-
 def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.read_offset, _ = inputs
+    *tensors, ctx.read_offset, ctx.epsilon = inputs
     *_, projection, inverse_rms = output
     ctx.mark_non_differentiable(projection, inverse_rms)
     ctx.save_for_backward(*tensors, projection, inverse_rms)
@@ -220,56 +263,27 @@ def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 def _read_backward(
     ctx: Any, grad_input: Tensor, grad_write: Tensor, grad_mix: Tensor, *_: Tensor
 ) -> tuple[Tensor | None, ...]:
-    grads = read_backward(grad_input, grad_write, grad_mix, *ctx.saved_tensors, ctx.read_offset)
-    return *grads, None, None
+    grads = (grad_input, grad_write, grad_mix)
+    if torch.is_grad_enabled():
+        options = (ctx.read_offset, ctx.epsilon)
+        inputs = ctx.saved_tensors[:4]
+        gradients = _differentiable(lambda *tensors: plain_streams.read_dynamic(*tensors, *options), inputs, grads)
+        return *gradients, None, None
+    return *read_backward(*grads, *ctx.saved_tensors, ctx.read_offset), None, None
 
 
-read.register_autograd(_read_backward, setup_context=_read_setup)
+_with_gradient(read, _read_backward, _read_setup)
 
 
-@torch.library.custom_op("gomhc::write", mutates_args=(), device_types="cpu")
-def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
-    x, mix, weights, y = (tensor.contiguous() for tensor in (streams, mix, weights, output))
-    n, d, c = x.shape
-    out = torch.empty_like(x)
-    call("write", x=x, mix=mix, weights=weights, y=y, out=out, tokens=n, d=d, c=c)
-    return out
+# Writing
+# ----------------------------------------------------------------------------------------------------------------------
 
 
-@write.register_fake
-def _(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+def _fake_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
     return torch.empty_like(streams, memory_format=torch.contiguous_format)
 
 
-@torch.library.custom_op("gomhc::write_backward", mutates_args=(), device_types="cpu")
-def write_backward(
-    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients at streams, mix, weights and output."""
-    grad, x, mix, weights, y = (tensor.contiguous() for tensor in (grad, streams, mix, weights, output))
-    n, d, c = x.shape
-    grad_x, grad_mix, grad_weights, grad_y = (torch.empty_like(tensor) for tensor in (x, mix, weights, y))
-    call(
-        "write",
-        x=x,
-        mix=mix,
-        weights=weights,
-        y=y,
-        out=grad,
-        grad_x=grad_x,
-        grad_mix=grad_mix,
-        grad_weights=grad_weights,
-        grad_y=grad_y,
-        tokens=n,
-        d=d,
-        c=c,
-    )
-    return grad_x, grad_mix, grad_weights, grad_y
-
-
-@write_backward.register_fake
-def _(
+def _fake_write_backward(
     grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     grad_x, grad_mix, grad_weights, grad_y = (
@@ -278,15 +292,47 @@ def _(
     return grad_x, grad_mix, grad_weights, grad_y
 
 
+@_operator(_fake_write)
+def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
+    sizes = _stream_sizes(streams)
+    out = streams.new_empty(streams.shape)
+    call("write", {"x": streams, "mix": mix, "weights": weights, "y": output}, {"out": out}, **sizes)
+    return out
+
+
+@_operator(_fake_write_backward)
+def write_backward(
+    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients at streams, mix, weights and output."""
+    sizes = _stream_sizes(streams)
+    inputs = (streams, mix, weights, output)
+    grad_x, grad_mix, grad_weights, grad_y = (tensor.new_empty(tensor.shape) for tensor in inputs)
+    call(
+        "write",
+        {"x": streams, "mix": mix, "weights": weights, "y": output, "out": grad},
+        {"grad_x": grad_x, "grad_mix": grad_mix, "grad_weights": grad_weights, "grad_y": grad_y},
+        **sizes,
+    )
+    return grad_x, grad_mix, grad_weights, grad_y
+
+
 def _write_setup(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():
+        return tuple(_differentiable(plain_streams.write, ctx.saved_tensors, [grad]))
     return write_backward(grad, *ctx.saved_tensors)
 
 
-write.register_autograd(_write_backward, setup_context=_write_setup)
+_with_gradient(write, _write_backward, _write_setup)
+
+
+# On a GPU
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _triton() -> Any:
@@ -296,7 +342,7 @@ def _triton() -> Any:
     return triton_kernels
 
 
-@torch.library.impl(_library, "orthostochastic", "CUDA")
+@_for_cuda(orthostochastic)
 def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """As above, by Triton."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
@@ -304,7 +350,7 @@ def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) 
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
-@torch.library.impl(_library, "orthostochastic_backward", "CUDA")
+@_for_cuda(orthostochastic_backward)
 def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """As above, by Triton."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
@@ -313,7 +359,7 @@ def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: i
     return out.reshape(logits.shape)
 
 
-@read.register_kernel("cuda")
+@_for_cuda(read)
 def read_triton(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -324,7 +370,7 @@ def read_triton(
     return branch_input, write_weights, mix_logits, projection, inverse_rms
 
 
-@read_backward.register_kernel("cuda")
+@_for_cuda(read_backward)
 def read_backward_triton(
     grad_input: Tensor,
     grad_write: Tensor,
@@ -345,14 +391,14 @@ def read_backward_triton(
     return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
 
-@write.register_kernel("cuda")
+@_for_cuda(write)
 def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
     """As above, by Triton."""
     out: Tensor = _triton().write_forward(streams, mix, weights, output)
     return out
 
 
-@write_backward.register_kernel("cuda")
+@_for_cuda(write_backward)
 def write_backward_triton(
     grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+SATURATION = 2.0**20
+"""The largest logit: a larger one, or an infinite one, counts as this. It is in native/tasks.h too."""
+
 
 def orthostochastic(logits: Float[Tensor, "*batch p"], num_streams: int, expressivity: int) -> Tensor:
     """B of the equation above, in the dtype of `logits`, computed in float64.
@@ -18,8 +21,13 @@ def orthostochastic(logits: Float[Tensor, "*batch p"], num_streams: int, express
     Float64 because ||(I + A)^{-1}|| is at most one but I + A is as ill-conditioned as the logits are large: in float32
     the sums would be off by 1e-4 at logits of 1000.
     """
-    rotation = cayley(skew(logits.double(), num_streams * expressivity))
+    rotation = cayley(skew(saturated(logits).double(), num_streams * expressivity))
     return blockwise_squared_norm(rotation, num_streams).to(logits.dtype)
+
+
+def saturated(logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch p"]:
+    """Logits between -SATURATION and SATURATION, with zero gradient beyond."""
+    return logits.clamp(-SATURATION, SATURATION)
 
 
 def skew(logits: Float[Tensor, "*batch p"], size: int) -> Float[Tensor, "*batch n n"]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gomhc.kernels.precision import at_least_float32, without_autocast
+from gomhc.kernels.row_product import row_product
 
 
 def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"]) -> tuple[Tensor, Tensor]:
@@ -24,7 +25,7 @@ def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"])
 
     def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         flat = x.flatten(-2)
-        return flat @ w.mT, flat.square().mean(-1, keepdim=True)
+        return row_product(flat, w.mT), flat.square().mean(-1, keepdim=True)
 
     return _in_precision(function, streams, weight)
 
@@ -50,7 +51,16 @@ def read_dynamic(
     d = streams.shape[-2]
     logits = steered_logits(streams, weight, scale, bias, epsilon)
     weights, write_weights, mix_logits = logits.split((d, d, logits.shape[-1] - 2 * d), dim=-1)
-    return read(streams, weights.sigmoid() + read_offset), 2 * write_weights.sigmoid(), mix_logits
+    return read(streams, sigmoid(weights) + read_offset), 2 * sigmoid(write_weights), mix_logits
+
+
+def sigmoid(x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """1 / (1 + exp(-x)), as the softmax of (x, 0).
+
+    torch.sigmoid rounds what is left over from whole vectors in another way, so that a token's value would depend on
+    its place.
+    """
+    return torch.stack((x, torch.zeros_like(x)), dim=-1).softmax(-1)[..., 0]
 
 
 def steered_logits(streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, epsilon: float) -> Tensor:

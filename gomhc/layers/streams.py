@@ -46,4 +46,4 @@ class LearnedReadout(nn.Module):
 
     def forward(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*batch c"]:
         logits = kernel.steered_logits(streams, self.weight, self.scale, self.bias, self.norm_epsilon)
-        return kernel.read(streams, logits.sigmoid())
+        return kernel.read(streams, kernel.sigmoid(logits))

@@ -72,7 +72,17 @@ void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, i
 
 }  // namespace
 
+#ifndef GOMHC_STAMP
+#define GOMHC_STAMP none
+#endif
+#define GOMHC_QUOTE(text) #text
+#define GOMHC_EXPANDED(text) GOMHC_QUOTE(text)
+
 extern "C" {
+
+// The sources that this was built from. stamp.py looks for it in the file before the library is loaded.
+extern const char gomhc_stamp[];
+const char gomhc_stamp[] = "gomhc native sources " GOMHC_EXPANDED(GOMHC_STAMP);
 
 const char *gomhc_instruction_set() { return chosen.name; }
 

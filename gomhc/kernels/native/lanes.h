@@ -4,9 +4,9 @@
 //   A = skew(z),   K = (I + A)^{-1},   Q = 2K - I,   B_ij = ||Q_ij||_F^2 / s
 //   backward:  G_Q = (2/s) (G_B (x) 1) * Q,   G_A = -2 K^T G_Q K^T,   g_ij = G_A[i,j] - G_A[j,i]
 //
-// I + A has symmetric part I, so elimination needs no pivots; but without them its error grows with the square of the
-// logits. Lanes are float while every logit of the block is at most FLOAT_LIMIT, and double beyond. What float leaves of
-// the sums is then taken out again.
+// I + A has symmetric part I, so elimination finds no zero pivot, but its error grows with the logits. Each matrix is
+// computed as it needs to be (tasks.h), whatever its neighbours are: a block may be computed in several ways, and every
+// lane is stored from its own. What float leaves of the sums is then taken out again.
 // d = streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 
 constexpr int TILE = 4;  // columns of two rows that are kept in registers
@@ -55,13 +55,15 @@ template <typename T> static inline void load(typename Lane<T>::Vector *to, cons
     }
 }
 
-template <typename T> static inline void store(float *rows, const typename Lane<T>::Vector *from, int width, int count) {
+// The rows of the lanes whose bit is set in `lanes`.
+template <typename T> static inline void store(float *rows, const typename Lane<T>::Vector *from, int width, uint32_t lanes) {
     constexpr int L = Lane<T>::COUNT;
     using Row = typename Lane<T>::Row;
     using Place = typename Lane<T>::Place;
     if (width < L) {
-        for (int lane = 0; lane < std::min(count, L); lane++)
-            for (int i = 0; i < width; i++) rows[int64_t(lane) * width + i] = float(from[i][lane]);
+        for (int lane = 0; lane < L; lane++)
+            if (lanes >> lane & 1)
+                for (int i = 0; i < width; i++) rows[int64_t(lane) * width + i] = float(from[i][lane]);
         return;
     }
     for (int done = 0; done < width; done += L) {
@@ -70,12 +72,38 @@ template <typename T> static inline void store(float *rows, const typename Lane<
         for (int i = 0; i < L; i++) tile[i] = __builtin_convertvector(from[first + i], Row);
         transpose<Row, L>(tile);
         for (int lane = 0; lane < L; lane++)
-            if (lane < count) *reinterpret_cast<Place *>(rows + int64_t(lane) * width + first) = tile[lane];
+            if (lanes >> lane & 1) *reinterpret_cast<Place *>(rows + int64_t(lane) * width + first) = tile[lane];
     }
 }
 
-// D and S are d and s where they are known when compiling, and 0 where they are not.
-template <typename T, int D, int S> struct Rotation {
+// The inverse of one n x n matrix, in place, by Gauss and Jordan with the largest pivot of each column.
+static void invert_with_pivots(double *m, int n) {
+    int chosen[LARGEST];
+    for (int c = 0; c < n; c++) {
+        int best = c;
+        for (int i = c + 1; i < n; i++)
+            if (std::fabs(m[i * n + c]) > std::fabs(m[best * n + c])) best = i;
+        chosen[c] = best;
+        if (best != c) std::swap_ranges(m + c * n, m + c * n + n, m + best * n);
+        double *const pivot = m + c * n;
+        const double inverse = 1 / pivot[c];
+        pivot[c] = 1;
+        for (int j = 0; j < n; j++) pivot[j] *= inverse;
+        for (int i = 0; i < n; i++) {
+            if (i == c) continue;
+            double *const row = m + i * n;
+            const double factor = row[c];
+            row[c] = 0;
+            for (int j = 0; j < n; j++) row[j] -= factor * pivot[j];
+        }
+    }
+    for (int c = n - 1; c >= 0; c--)  // rows were exchanged, so columns of the inverse are
+        if (chosen[c] != c)
+            for (int i = 0; i < n; i++) std::swap(m[i * n + c], m[i * n + chosen[c]]);
+}
+
+// D and S are d and s where they are known when compiling, and 0 where they are not. PIVOTS: for large logits.
+template <typename T, int D, int S, bool PIVOTS> struct Rotation {
     using V = typename Lane<T>::Vector;
     const int given_d, given_s;
     V *k, *g, *h;      // n x n each: K, and scratch of backward
@@ -99,8 +127,38 @@ template <typename T, int D, int S> struct Rotation {
             k[i * size + i] = V{} + T(1);
             for (int j = i + 1; j < size; j++, z++) k[i * size + j] = *z, k[j * size + i] = -*z;
         }
-        for (int c = 0; c + 1 < size; c += 2) eliminate_two(c);
-        if (size % 2) eliminate(size - 1);
+        if constexpr (PIVOTS) {
+            invert_lane_by_lane();
+        } else {
+            for (int c = 0; c + 1 < size; c += 2) eliminate_two(c);
+            if (size % 2) eliminate(size - 1);
+        }
+    }
+
+    inline void invert_lane_by_lane() const {
+        const int entries = n() * n();
+        double *const m = reinterpret_cast<double *>(g);
+        for (int lane = 0; lane < Lane<T>::COUNT; lane++) {
+            for (int i = 0; i < entries; i++) m[i] = k[i][lane];
+            invert_with_pivots(m, n());
+            for (int i = 0; i < entries; i++) k[i][lane] = m[i];
+        }
+    }
+
+    // Larger logits count as SATURATION; NaN stays NaN.
+    inline void saturate() const {
+        const V limit = V{} + T(SATURATION);
+        for (int i = 0; i < n() * (n() - 1) / 2; i++) {
+            logits[i] = logits[i] > limit ? limit : logits[i];
+            logits[i] = logits[i] < -limit ? -limit : logits[i];
+        }
+    }
+
+    // So the gradient of those is zero: `logits` holds gradients now, and `original` the logits.
+    inline void stop_saturated(const V *original) const {
+        const V limit = V{} + T(SATURATION), zero{};
+        for (int i = 0; i < n() * (n() - 1) / 2; i++)
+            logits[i] = (original[i] >= -limit) & (original[i] <= limit) ? logits[i] : zero;
     }
 
     // Row c is divided by its pivot, and the others lose their share in it; column c makes room for the inverse's.
@@ -180,7 +238,8 @@ template <typename T, int D, int S> struct Rotation {
     // Unrolled below, so that most of its comparisons are decided when compiling.
     inline V rotation(int i, int j) const { return T(2) * k[i * n() + j] - T(i == j ? 1 : 0); }
 
-    inline void forward() const {
+    // Returns how far sums are from one.
+    inline V forward() const {
         invert();
         const int d = this->d(), s = this->s();
         const T share = T(1) / T(s);
@@ -198,28 +257,45 @@ template <typename T, int D, int S> struct Rotation {
                     }
                 image[i * d + j] = sum * share;
             }
-        if (sizeof(T) == sizeof(float)) normalize();
+        V loose{};
+        normalize<true>(loose);
+        normalize<false>(loose);
+        return loose;
     }
 
-    // Sums are 1 + e, with what float arithmetic left as e; times 1 - e, rows and then columns, leaves e squared.
-    inline void normalize() const {
+    static inline void widen(V &largest, V value) {
+        value = value < V{} ? -value : value;
+        largest = value > largest ? value : largest;
+    }
+
+    // Sums are 1 + e, with e what arithmetic left of them; times 1 - e they are one.
+    template <bool ROWS> inline void normalize(V &loose) const {
         const int d = this->d();
         for (int i = 0; i < d; i++) {
             V sum{};
-            for (int j = 0; j < d; j++) sum += image[i * d + j];
-            const V factor = T(2) - sum;
-            for (int j = 0; j < d; j++) image[i * d + j] *= factor;
-        }
-        for (int j = 0; j < d; j++) {
-            V sum{};
-            for (int i = 0; i < d; i++) sum += image[i * d + j];
-            const V factor = T(2) - sum;
-            for (int i = 0; i < d; i++) image[i * d + j] *= factor;
+            for (int j = 0; j < d; j++) sum += image[ROWS ? i * d + j : j * d + i];
+            const V left = T(1) - sum;
+            widen(loose, left);
+            for (int j = 0; j < d; j++) image[ROWS ? i * d + j : j * d + i] *= T(1) + left;
         }
     }
 
-    inline void backward() const {
+    // How far the squares of a row of Q are from one in sum: 4 (K K^T - K), on the diagonal.
+    inline V looseness() const {
+        const int size = n();
+        V loose{};
+        for (int i = 0; i < size; i++) {
+            V sum = -k[i * size + i];
+            for (int j = 0; j < size; j++) sum += k[i * size + j] * k[i * size + j];
+            widen(loose, T(4) * sum);
+        }
+        return loose;
+    }
+
+    // Returns how far the squares of a row are from one in sum.
+    inline V backward() const {
         invert();
+        const V loose = looseness();
         const int d = this->d(), s = this->s(), size = n();
 #pragma GCC unroll 4
         for (int i = 0; i < d; i++)
@@ -236,49 +312,86 @@ template <typename T, int D, int S> struct Rotation {
         V *z = logits;
         for (int i = 0; i < size; i++)
             for (int j = i + 1; j < size; j++, z++) *z = T(-2) * (g[j * size + i] - g[i * size + j]);
+        return loose;
     }
 };
 
-template <typename T, int D, int S> static void run(const Map &task, int64_t start, int count, void *memory) {
-    const Rotation<T, D, S> matrix(task.d, task.s, static_cast<typename Lane<T>::Vector *>(memory));
+// Lanes, as bits, whose value is at most the limit: not those with NaN.
+template <typename T> static inline uint32_t at_most(T limit, typename Lane<T>::Vector values) {
+    uint32_t lanes = 0;
+    for (int lane = 0; lane < Lane<T>::COUNT; lane++) lanes |= uint32_t(values[lane] <= limit) << lane;
+    return lanes;
+}
+
+// Those of the `count` matrices from `start` on whose bit is set in `lanes`. Returns those of them that were good enough,
+// and stores no other; with PIVOTS all are.
+template <typename T, int D, int S, bool PIVOTS>
+static uint32_t run(const Map &task, int64_t start, int count, uint32_t lanes, T limit, void *memory) {
+    constexpr int L = Lane<T>::COUNT;
+    const Rotation<T, D, S, PIVOTS> matrix(task.d, task.s, static_cast<typename Lane<T>::Vector *>(memory));
     const int p = matrix.n() * (matrix.n() - 1) / 2, dd = task.d * task.d;
-    for (int done = 0; done < count; done += Lane<T>::COUNT) {
+    uint32_t good = 0;
+    for (int done = 0; done < count; done += L) {
+        uint32_t wanted = lanes >> done & ((1u << L) - 1);
+        if (wanted == 0) continue;
         const int64_t first = start + done;
-        load<T>(matrix.logits, task.logits + first * p, p, count - done);
-        if (task.grad == nullptr) {
-            matrix.forward();
-            store<T>(task.out + first * dd, matrix.image, dd, count - done);
+        const float *const logits = task.logits + first * p;
+        load<T>(matrix.logits, logits, p, count - done);
+        if (PIVOTS) matrix.saturate();
+        if (task.grad_logits == nullptr) {
+            const auto loose = matrix.forward();
+            if (!PIVOTS) wanted &= at_most<T>(limit, loose);
+            store<T>(task.matrix + first * dd, matrix.image, dd, wanted);
         } else {
-            load<T>(matrix.image, task.grad + first * dd, dd, count - done);
-            matrix.backward();
-            store<T>(task.out + first * p, matrix.logits, p, count - done);
+            load<T>(matrix.image, task.matrix + first * dd, dd, count - done);
+            const auto loose = matrix.backward();
+            if (!PIVOTS) wanted &= at_most<T>(limit, loose);
+            if (PIVOTS) {
+                load<T>(matrix.h, logits, p, count - done);
+                matrix.stop_saturated(matrix.h);
+            }
+            store<T>(task.grad_logits + first * p, matrix.logits, p, wanted);
         }
+        good |= wanted << done;
     }
+    return good;
 }
 
 // As whole numbers, moduli of floats keep their order, with infinity and NaN above all; and their maximum is vectorised.
-static inline bool all_small(const float *numbers, int64_t count) {
-    int32_t largest = 0, limit;
-    std::memcpy(&limit, &FLOAT_LIMIT, sizeof(limit));
+static inline bool all_within(float limit, const float *numbers, int64_t count) {
+    int32_t largest = 0, highest;
+    std::memcpy(&highest, &limit, sizeof(highest));
     for (int64_t i = 0; i < count; i++) {
         int32_t bits;
         std::memcpy(&bits, numbers + i, sizeof(bits));
         largest = std::max(largest, bits & 0x7fffffff);
     }
-    return largest <= limit;
+    return largest <= highest;
+}
+
+// Which of `count` matrices have all their logits within the limit, as bits.
+static inline uint32_t lanes_within(float limit, const float *logits, int p, int count) {
+    if (all_within(limit, logits, int64_t(count) * p)) return (1u << count) - 1;
+    uint32_t lanes = 0;
+    for (int lane = 0; lane < count; lane++) lanes |= uint32_t(all_within(limit, logits + lane * p, p)) << lane;
+    return lanes;
 }
 
 template <int D, int S> static void blocks(const Map &task, int64_t first, int64_t last) {
     const int n = task.d * task.s, p = n * (n - 1) / 2;
-    const std::unique_ptr<char[]> bytes(new char[Rotation<double, D, S>::bytes(n) + 64]);  // a vector would clear it
+    const std::unique_ptr<char[]> bytes(new char[Rotation<double, D, S, false>::bytes(n) + 64]);  // a vector would clear it
     void *memory = bytes.get() + (64 - reinterpret_cast<uintptr_t>(bytes.get()) % 64) % 64;
     for (int64_t block = first; block < last; block++) {
         const int64_t start = block * BLOCK;
         const int count = int(std::min<int64_t>(BLOCK, task.count - start));
-        if (all_small(task.logits + start * p, int64_t(count) * p))
-            run<float, D, S>(task, start, count, memory);
-        else
-            run<double, D, S>(task, start, count, memory);
+        const float *const logits = task.logits + start * p;
+        uint32_t left = (1u << count) - 1;  // lanes that are still to be computed
+        if (const uint32_t small = lanes_within(FLOAT_LIMIT, logits, p, count))
+            left &= ~run<float, D, S, false>(task, start, count, small, FLOAT_LOOSE, memory);
+        if (left == 0) continue;
+        if (const uint32_t medium = left & lanes_within(DOUBLE_LIMIT, logits, p, count))
+            left &= ~run<double, D, S, false>(task, start, count, medium, DOUBLE_LOOSE, memory);
+        if (left != 0) run<double, 0, 0, true>(task, start, count, left, 0, memory);
     }
 }
 

@@ -3,14 +3,20 @@
 
 #include <cstdint>
 
-// Largest logit of a block that is computed in float: entries are then off by 1e-6 or so at the worst.
-constexpr float FLOAT_LIMIT = 4.5f;
-constexpr int LARGEST = 64;  // rows of a rotation, and streams
+// Elimination without pivots loses digits with the logits: as their square where none is zero, and as a higher power where
+// many are. So a matrix is computed in float lanes, where that is not good enough in double lanes, and where that is not
+// in double with pivots. Good enough: the squares of the entries of each row of its rotation sum to one within LOOSE.
+// Beyond the limits nothing is tried that would hardly succeed.
+constexpr float FLOAT_LIMIT = 4.5f, FLOAT_LOOSE = 0x1p-18f;   // 32 eps
+constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;  // an eighth of float's eps
+constexpr float SATURATION = 1 << 20;                         // a larger logit counts as this one
+constexpr int LARGEST = 64;             // rows of a rotation, and streams
 
+// In backward `matrix` holds the gradient at what it holds after forward.
 struct Map {
     const float *logits;  // (count, p)
-    const float *grad;    // (count, d, d), or null in forward
-    float *out;           // (count, d, d), or (count, p) in backward
+    float *matrix;        // (count, d, d)
+    float *grad_logits;   // (count, p); null in forward
     int64_t count;
     int d, s;
 };

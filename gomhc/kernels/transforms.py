@@ -1,0 +1,20 @@
+"""Whether torch differentiates or maps a computation in a way that a compiled operator does not support.
+
+The only place that uses private parts of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+# There is no public way to ask. Without this one everything counts as transformed, which is slow and right.
+_in_torch_func: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Inside vmap, jvp, jacrev and the like, or where a tensor carries a tangent (forward-mode differentiation)."""
+    return _in_torch_func() or any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
