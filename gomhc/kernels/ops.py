@@ -182,7 +182,7 @@ def read(
     Then what backward needs: the projection (n, k) and one over the root mean square (n).
     """
     sizes = _read_sizes(streams, bias)
-    projection = _project(streams, weight)
+    projection = _project(streams, weight, row_product)
     outputs = _read_outputs(streams, projection)
     call(
         "read",
@@ -196,12 +196,12 @@ def read(
     return branch_input, write_weights, mix_logits, projection, inverse_rms
 
 
-def _project(streams: Tensor, weight: Tensor) -> Tensor:
+def _project(streams: Tensor, weight: Tensor, product: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     if weight.dim() != 2 or weight.shape[1] != streams.shape[1] * streams.shape[2]:
         expected = streams.shape[1] * streams.shape[2]
         raise ValueError(f"weight must be of shape (k, d c) with d c = {expected}, got {tuple(weight.shape)}")
     with without_autocast(streams.device):
-        return row_product(streams.flatten(1).float(), weight.float().T)
+        return product(streams.flatten(1).float(), weight.float().T)
 
 
 @_operator(_fake_read_backward)
@@ -230,27 +230,23 @@ def read_backward(
         offset=read_offset,
         epsilon=0.0,  # inverse_rms has it
     )
-    return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+    add_row_product_(grad_x.flatten(1), grad_projection, weight)
+    return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
 
-def _through_projection(
-    grad_x: Tensor,
+def _parameter_gradients(
     grad_projection: Tensor,
     grad_logits: Tensor,
     streams: Tensor,
     weight: Tensor,
     projection: Tensor,
     inverse_rms: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradient at the streams with what the matrix product adds to it, and those at weight, scale and bias."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Those at weight, scale and bias: sums over tokens."""
     with without_autocast(streams.device):
-        if streams.dtype == torch.float32:
-            add_row_product_(grad_x.flatten(1), grad_projection, weight)
-        else:
-            grad_x.flatten(1).add_(row_product(grad_projection, weight.float()))
         grad_weight = grad_projection.T @ streams.flatten(1).float()
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
-    return grad_x, grad_weight.to(weight.dtype), grad_scale, grad_logits.sum(0)
+    return grad_weight.to(weight.dtype), grad_scale, grad_logits.sum(0)
 
 
 def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -364,7 +360,7 @@ def read_triton(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As above, by Triton."""
-    projection = _project(streams, weight)
+    projection = _project(streams, weight, _triton().row_product)
     outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
     branch_input, write_weights, mix_logits, inverse_rms = outputs
     return branch_input, write_weights, mix_logits, projection, inverse_rms
@@ -388,7 +384,8 @@ def read_backward_triton(
     grad_x, grad_projection, grad_logits = _triton().read_backward(
         *grads, streams, projection, scale, bias, inverse_rms, read_offset
     )
-    return _through_projection(grad_x, grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+    _triton().add_row_product_(grad_x.flatten(1), grad_projection, weight)
+    return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
 
 @_for_cuda(write)

@@ -1,8 +1,9 @@
-r"""How are the map, the read and the write computed on a GPU, each in one launch? Importing this takes Triton.
+r"""The map, the read, the write and the products on a GPU, each in one launch. Importing this takes Triton.
 
     map:    K = (I + A)^{-1},    Q = 2K - I,    B_ij = (1/s) ||Q_ij||_F^2
     read:   r = rsqrt(mean(x²) + epsilon),    l = r a W x + b,    sum_j (sigmoid(l_j) + offset) x_j
     write:  sum_j B_ij x_j + w_i y
+    product:  Y = X M, a row of Y from its row of X alone
 
 The plain versions are in orthostochastic.py, streams.py and layers/coefficients.py. Nothing here records gradients:
 each `*_forward` stands beside the `*_backward` that takes the gradients of its results.
@@ -23,12 +24,17 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
+from gomhc.kernels.orthostochastic import SATURATION as LARGEST_LOGIT
+
 MATRIX_ELEMENTS = 1024
 """Of all padded matrices of a program: eight float64 a thread."""
 STREAM_ELEMENTS = 2048
 """Of a tile of all padded streams: sixteen float32 a thread."""
 LOGIT_BLOCK = 1024
 """Logits of the map that are handled at once."""
+ROW_BLOCK, INNER_BLOCK, COLUMN_BLOCK = 16, 64, 64
+"""Tiles of a product. They are the same for every number of rows: sums are cut in the same places."""
+SATURATION: tl.constexpr = tl.constexpr(LARGEST_LOGIT)
 
 # `no_type_check` keeps the shape checks of the tests off what Triton compiles from its source.
 
@@ -106,11 +112,30 @@ def write_backward(
     return outputs
 
 
+def row_product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """(N, j) rows @ matrix in float32, for rows (N, i) and a matrix (i, j) that need not be contiguous."""
+    result = rows.new_zeros(len(rows), matrix.shape[1], dtype=torch.float32)
+    add_row_product_(result, rows, matrix)
+    return result
+
+
+def add_row_product_(out: Tensor, rows: Tensor, matrix: Tensor) -> None:
+    """`out += rows @ matrix`, with sums in float32."""
+    sizes = {"inner": matrix.shape[0], "num_columns": matrix.shape[1], "inner_stride": matrix.stride(0)}
+    tiles = {"row_block": ROW_BLOCK, "inner_block": INNER_BLOCK, "column_block": COLUMN_BLOCK}
+    grid = (triton.cdiv(len(rows), ROW_BLOCK), triton.cdiv(matrix.shape[1], COLUMN_BLOCK))
+    _launch(_add_row_product, grid, out, rows, matrix, len(rows), **sizes, column_stride=matrix.stride(1), **tiles)
+
+
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
-    """Run on the device of the tensors, which need not be the current one; results are contiguous as they are."""
+    """Run on the device of the tensors, which need not be the current one; results are contiguous as they are.
+
+    A matrix whose strides are among the sizes stays as it is.
+    """
     if grid[0] == 0:
         return
-    contiguous = [value.contiguous() if isinstance(value, Tensor) else value for value in arguments]
+    strided = "inner_stride" in sizes
+    contiguous = [value.contiguous() if isinstance(value, Tensor) and not strided else value for value in arguments]
     with torch.cuda.device_of(contiguous[0]):
         kernel[grid](*contiguous, **sizes)
 
@@ -197,6 +222,8 @@ def _orthostochastic_backward(
     grad_a = -2.0 * _product_of_columns(_product_of_rows(k, grad_q, size), k, size)
     difference = grad_a - tl.permute(grad_a, (0, 2, 1))
     offset = matrix[:, None, None] * (size * (size - 1) // 2) + _position(row, column, size)
+    given = _skew(logits, matrix, num_matrices, size, padded)
+    difference = tl.where((given >= -SATURATION) & (given <= SATURATION), difference, 0.0)
     tl.store(grad_logits + offset, difference.to(tl.float32), mask=inside & (row < column))
 
 
@@ -205,20 +232,40 @@ def _orthostochastic_backward(
 def _resolvent(logits, matrix, num_matrices, size: tl.constexpr, padded: tl.constexpr):
     """K = (I + A)^{-1} in float64, the identity in the padding.
 
-    Gauss-Jordan in place: step t replaces m by m - u v^T, where u is column t, v is row t divided by the pivot, and
-    what they hold at t makes row and column t those of the inverse. I + A has symmetric part I and so has what
-    is left of it after each step, so no pivot is less than one.
+    Gauss-Jordan in place, with the largest pivot of each column: step t replaces m by m - u v^T, where u is column t, v is
+    row t divided by the pivot, and what they hold at t makes row and column t those of the inverse. Rows that were
+    exchanged on the way are columns of the inverse, which are exchanged back at the end.
     """
     row, column = _indices(padded)
-    m = tl.where(row == column, 1.0, _skew(logits, matrix, num_matrices, size, padded))
+    m = tl.where(row == column, 1.0, _saturated(_skew(logits, matrix, num_matrices, size, padded)))
     index = tl.arange(0, padded)[None, :]
+    pivots = tl.zeros((m.shape[0], padded), tl.int32)
     for t in range(size):
-        v = _row(m, t)
-        pivot = tl.sum(tl.where(index == t, v, 0.0), axis=1)
-        v = tl.where(index == t, 1.0, v) / pivot[:, None]
+        candidates = tl.where((index >= t) & (index < size), tl.abs(_column(m, t)), -1.0)
+        best = tl.argmax(candidates, axis=1)
+        pivots = tl.where(index == t, best[:, None], pivots)
+        here, there = _row(m, t), tl.sum(tl.where(row == best[:, None, None], m, 0.0), axis=1)
+        m = tl.where(row == best[:, None, None], here[:, None, :], m)
+        m = tl.where(row == t, there[:, None, :], m)
+        pivot = tl.sum(tl.where(index == t, there, 0.0), axis=1)
+        v = tl.where(index == t, 1.0, there) / pivot[:, None]
         u = tl.where(index == t, -1.0, _column(m, t))
         m = tl.where((row == t) | (column == t), 0.0, m) - u[:, :, None] * v[:, None, :]
+    for step in range(size):
+        t = size - 1 - step
+        best = tl.sum(tl.where(index == t, pivots, 0), axis=1)
+        here, there = _column(m, t), tl.sum(tl.where(column == best[:, None, None], m, 0.0), axis=2)
+        m = tl.where(column == best[:, None, None], here[:, :, None], m)
+        m = tl.where(column == t, there[:, :, None], m)
     return m
+
+
+@triton.jit
+@no_type_check
+def _saturated(value):
+    """Larger logits count as SATURATION; NaN stays NaN."""
+    value = tl.where(value > SATURATION, SATURATION, value)
+    return tl.where(value < -SATURATION, -SATURATION, value)
 
 
 @triton.jit
@@ -477,6 +524,35 @@ def _write_backward(
     element = (token * num_streams + stream[:, None]) * num_streams + stream[None, :]
     tl.store(grad_mix + element, total_mix, mask=is_stream[:, None] & is_stream[None, :])
     tl.store(grad_write + token * num_streams + stream, total_write, mask=is_stream)
+
+
+@triton.jit
+@no_type_check
+def _add_row_product(
+    out,
+    rows,
+    matrix,
+    num_rows,
+    inner: tl.constexpr,
+    num_columns: tl.constexpr,
+    inner_stride: tl.constexpr,
+    column_stride: tl.constexpr,
+    row_block: tl.constexpr,
+    inner_block: tl.constexpr,
+    column_block: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * row_block + tl.arange(0, row_block)
+    column = tl.program_id(1) * column_block + tl.arange(0, column_block)
+    total = tl.zeros((row_block, column_block), tl.float32)
+    for start in range(0, inner, inner_block):
+        i = start + tl.arange(0, inner_block)
+        left = _load(rows + row[:, None] * inner + i[None, :], (row < num_rows)[:, None] & (i < inner)[None, :])
+        place = i[:, None] * inner_stride + column[None, :] * column_stride
+        right = _load(matrix + place, (i < inner)[:, None] & (column < num_columns)[None, :])
+        total += tl.dot(left, right, input_precision="ieee")
+    place = row[:, None] * num_columns + column[None, :]
+    inside = (row < num_rows)[:, None] & (column < num_columns)[None, :]
+    tl.store(out + place, _load(out + place, inside) + total, mask=inside)
 
 
 @triton.jit
