@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
+from gomhc.kernels.orthostochastic import saturated
 
 EPSILON = 1e-8
 """Keeps a row or a column of zeros from being divided by zero; the paper does not print its value."""
@@ -27,11 +29,17 @@ class LinearSinkhorn(IteratedNormalization):
     key: ClassVar[str] = "sinkhorn-linear"
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
-        m = logits.abs().unflatten(-1, (self.num_streams, self.num_streams))
+        m = saturated(logits).abs().unflatten(-1, (self.num_streams, self.num_streams))
         for _ in range(self.num_iterations):
-            m = m / (m.sum(-1, keepdim=True) + EPSILON)
-            m = m / (m.sum(-2, keepdim=True) + EPSILON)
+            m = normalized(m, -1)
+            m = normalized(m, -2)
         return m
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         return matrix.flatten(-2)
+
+
+def normalized(m: Float[Tensor, "*batch d d"], axis: int) -> Float[Tensor, "*batch d d"]:
+    """Rows or columns divided by their sums. Those of zeros stay, or each iteration would multiply gradients by 1/e."""
+    sums = m.sum(axis, keepdim=True)
+    return m / torch.where(sums > 0, sums + EPSILON, 1)

@@ -18,7 +18,7 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
-from gomhc.kernels.orthostochastic import blockwise_squared_norm
+from gomhc.kernels.orthostochastic import blockwise_squared_norm, saturated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Orthostochastic(Parametrization):
             logits = (z - z.mT)[..., row, column]
         if self.rotation == "cayley":
             return kernels.orthostochastic(logits, self.num_streams, self.expressivity)
-        rotation = ROTATIONS[self.rotation].map(logits.double(), self.size)
+        rotation = ROTATIONS[self.rotation].map(saturated(logits).double(), self.size)
         return blockwise_squared_norm(rotation, self.num_streams).to(logits.dtype)
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import ClassVar
 
 import torch
@@ -18,8 +16,8 @@ from torch import Tensor
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.permutation_matrices import permutation_matrices, require_listed
 
-LONGEST_SUM = 720
-"""Weights that are summed at once, those of six streams: longer sums lose digits of small weights behind large ones."""
+LONGEST_SUM = 120
+"""Weights that are summed at once, those of five streams: longer sums lose digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +43,11 @@ class Permutations(Parametrization):
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         weights = logits.softmax(-1)
-        weights = weights / weights.sum(-1, keepdim=True)  # of 40,320 weights, softmax's own sum is off by 10 n eps
-        vertices = permutation_matrices(self.num_streams, logits).flatten(1)
-        parts = zip(weights.split(LONGEST_SUM, dim=-1), vertices.split(LONGEST_SUM), strict=True)
-        matrix = reduce(add, [part @ corners for part, corners in parts])
-        return matrix.unflatten(-1, (self.num_streams, self.num_streams))
+        parts = weights.reshape(-1, max(1, self.num_logits // LONGEST_SUM), min(self.num_logits, LONGEST_SUM))
+        vertices = permutation_matrices(self.num_streams, logits).reshape(*parts.shape[1:], self.num_streams**2)
+        matrix = torch.bmm(parts.transpose(0, 1), vertices).sum(0)
+        matrix = matrix.reshape(*logits.shape[:-1], self.num_streams, self.num_streams)
+        return matrix / matrix.sum(-1, keepdim=True).detach()  # rounding of 40,320 weights adds up to some 10 n eps
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         r"""The weights of largest entropy, by generalised iterative scaling (Darroch and Ratcliff, 1972).

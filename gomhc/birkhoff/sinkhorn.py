@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.kernels.orthostochastic import saturated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class Sinkhorn(IteratedNormalization):
     """None for mHC's form; a number for DeepSeek-V4's, which adds it (1e-6 there)."""
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
-        z = logits.unflatten(-1, (self.num_streams, self.num_streams))
+        z = saturated(logits).unflatten(-1, (self.num_streams, self.num_streams))
         if self.epsilon is not None:
             return deepseek_v4_sinkhorn(z, self.num_iterations, self.epsilon)
         for _ in range(self.num_iterations):

@@ -16,7 +16,7 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import near_identity_rotation
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
-from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, skew, upper_triangle
+from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Unistochastic(Parametrization):
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         n = self.size
-        skew_logits, symmetric_logits = logits.double().split((n * (n - 1) // 2, n * (n + 1) // 2), dim=-1)
+        skew_logits, symmetric_logits = saturated(logits).double().split((n * (n - 1) // 2, n * (n + 1) // 2), dim=-1)
         x, upper = skew(skew_logits, n), upper_triangle(symmetric_logits, n, offset=0)
         y = upper + upper.triu(1).mT
         a = torch.cat((torch.cat((x, -y), dim=-1), torch.cat((y, x), dim=-1)), dim=-2)

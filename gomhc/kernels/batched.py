@@ -22,6 +22,7 @@ from torch import Tensor
 
 from gomhc.kernels import orthostochastic as plain
 
+
 class Attempt(NamedTuple):
     """A precision to compute in without pivots."""
 
@@ -55,7 +56,7 @@ class _Orthostochastic(torch.autograd.Function):
         matrix = logits.new_empty(len(logits), num_streams, num_streams)
         rows: Any = slice(None)  # that are still to be computed
         largest = logits.abs().amax(-1)
-        attempts = []
+        attempts: list[tuple[Any, Tensor | None]] = []
         for precision, limit, loose in ATTEMPTS:
             if not (largest <= limit).any():
                 continue
@@ -84,7 +85,9 @@ class _Orthostochastic(torch.autograd.Function):
                 grad_logits[rows] = _gradients(inverse, grad[rows], logits.dtype)
             else:
                 with torch.enable_grad():
-                    grad_logits[rows] = _plain_gradient(ctx, logits.detach()[rows].requires_grad_(), grad[rows]).detach()
+                    grad_logits[rows] = _plain_gradient(
+                        ctx, logits.detach()[rows].requires_grad_(), grad[rows]
+                    ).detach()
         return grad_logits, None, None
 
 

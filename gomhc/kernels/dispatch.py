@@ -40,7 +40,7 @@ def available() -> tuple[Backend, ...]:
 
 
 @contextmanager
-def use(backend: Backend) -> Iterator[None]:
+def use(backend: str) -> Iterator[None]:
     """Run every operation of this thread in one version, where it has one for the tensors at hand.
 
     A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile

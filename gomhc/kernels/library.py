@@ -34,7 +34,7 @@ class Task(ctypes.Structure):
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> Task:
         """Checked, so that no address in it is of anything but the float32 tensor that it should be."""
-        task = cls(**{name: sizes[name] for name, _ in cls._fields_ if name in sizes})
+        task = cls(**{field[0]: sizes[field[0]] for field in cls._fields_ if field[0] in sizes})
         task.tensors = []
         for name, tensor in inputs.items():
             task.own(name, tensor.contiguous(), sizes)
@@ -93,6 +93,14 @@ TASKS = {
         k=ctypes.c_int,
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
+    ),
+    "product": _task(
+        "Product",
+        {"x": "tokens c", "weight": "k c", "y": "tokens k"},
+        tokens=ctypes.c_int64,
+        c=ctypes.c_int64,
+        k=ctypes.c_int,
+        back=ctypes.c_int,
     ),
     "write": _task(
         "Write",

@@ -1,5 +1,5 @@
 """The compiled operations as torch sees them: operators with fakes and gradients, so that torch.compile, torch.export
-and autograd know them. C++ does them on the CPU, in float32, and Triton on CUDA, where streams may be of half precision.
+and autograd know them. C++ runs them on the CPU, in float32, and Triton on CUDA, where streams may be half precision.
 
 Their gradients have no derivatives of their own: where a second derivative is asked for, the plain version is
 differentiated instead.
@@ -9,6 +9,7 @@ d = num_streams, s = expressivity, p = number of logits, c = channels, k = 2d + 
 # No `from __future__ import annotations` here: torch makes the operators' schemas of the annotations themselves.
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from gomhc.kernels import orthostochastic as plain_map
 from gomhc.kernels import streams as plain_streams
 from gomhc.kernels.library import LARGEST, call
 from gomhc.kernels.precision import without_autocast
-from gomhc.kernels.row_product import add_row_product_, row_product
 
 # Registered piece by piece: what torch.library.custom_op wraps around a call takes as long as some hundred matrices.
 _library = torch.library.Library("gomhc", "FRAGMENT")
@@ -78,10 +78,13 @@ def _stream_sizes(streams: Tensor) -> dict[str, int]:
     return dict(zip(("tokens", "d", "c"), streams.shape, strict=True))
 
 
-def _read_sizes(streams: Tensor, bias: Tensor) -> dict[str, int]:
+def _read_sizes(streams: Tensor, weight: Tensor, bias: Tensor) -> dict[str, int]:
     sizes = _stream_sizes(streams)
     if bias.dim() != 1 or len(bias) < 2 * sizes["d"]:
         raise ValueError(f"bias must hold at least 2 d = {2 * sizes['d']} numbers, got shape {tuple(bias.shape)}")
+    expected = (len(bias), sizes["d"] * sizes["c"])
+    if weight.shape != expected:
+        raise ValueError(f"weight must be of shape (k, d c) = {expected}, got {tuple(weight.shape)}")
     return {**sizes, "k": len(bias), "p": len(bias) - 2 * sizes["d"]}
 
 
@@ -181,8 +184,9 @@ def read(
 
     Then what backward needs: the projection (n, k) and one over the root mean square (n).
     """
-    sizes = _read_sizes(streams, bias)
-    projection = _project(streams, weight, row_product)
+    sizes = _read_sizes(streams, weight, bias)
+    projection = streams.new_empty(sizes["tokens"], sizes["k"])
+    _product({"x": streams.flatten(1), "weight": weight}, {"y": projection}, back=0)
     outputs = _read_outputs(streams, projection)
     call(
         "read",
@@ -196,12 +200,11 @@ def read(
     return branch_input, write_weights, mix_logits, projection, inverse_rms
 
 
-def _project(streams: Tensor, weight: Tensor, product: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    if weight.dim() != 2 or weight.shape[1] != streams.shape[1] * streams.shape[2]:
-        expected = streams.shape[1] * streams.shape[2]
-        raise ValueError(f"weight must be of shape (k, d c) with d c = {expected}, got {tuple(weight.shape)}")
-    with without_autocast(streams.device):
-        return product(streams.flatten(1).float(), weight.float().T)
+def _product(inputs: dict[str, Tensor], outputs: dict[str, Tensor], back: int) -> None:
+    """Y = X W^T, or X += Y W."""
+    tensors = inputs | outputs
+    (tokens, c), k = tensors["x"].shape, len(tensors["weight"])
+    call("product", inputs, outputs, tokens=tokens, c=c, k=k, back=back)
 
 
 @_operator(_fake_read_backward)
@@ -218,7 +221,7 @@ def read_backward(
     read_offset: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients at streams, weight, scale and bias."""
-    sizes = _read_sizes(streams, bias)
+    sizes = _read_sizes(streams, weight, bias)
     grad_x = streams.new_empty(streams.shape)
     grad_projection, grad_logits = (projection.new_empty(projection.shape) for _ in range(2))
     inputs = {"x": streams, "projection": projection, "scale": scale, "bias": bias, "inverse_rms": inverse_rms}
@@ -230,7 +233,7 @@ def read_backward(
         offset=read_offset,
         epsilon=0.0,  # inverse_rms has it
     )
-    add_row_product_(grad_x.flatten(1), grad_projection, weight)
+    _product({"y": grad_projection, "weight": weight}, {"x": grad_x.flatten(1)}, back=1)
     return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
 
@@ -261,10 +264,8 @@ def _read_backward(
 ) -> tuple[Tensor | None, ...]:
     grads = (grad_input, grad_write, grad_mix)
     if torch.is_grad_enabled():
-        options = (ctx.read_offset, ctx.epsilon)
-        inputs = ctx.saved_tensors[:4]
-        gradients = _differentiable(lambda *tensors: plain_streams.read_dynamic(*tensors, *options), inputs, grads)
-        return *gradients, None, None
+        function = partial(plain_streams.read_dynamic, read_offset=ctx.read_offset, epsilon=ctx.epsilon)
+        return *_differentiable(function, ctx.saved_tensors[:4], grads), None, None
     return *read_backward(*grads, *ctx.saved_tensors, ctx.read_offset), None, None
 
 
@@ -360,7 +361,7 @@ def read_triton(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As above, by Triton."""
-    projection = _project(streams, weight, _triton().row_product)
+    projection = _triton().row_product(streams.flatten(1), weight.T)
     outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
     branch_input, write_weights, mix_logits, inverse_rms = outputs
     return branch_input, write_weights, mix_logits, projection, inverse_rms

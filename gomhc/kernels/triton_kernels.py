@@ -232,8 +232,8 @@ def _orthostochastic_backward(
 def _resolvent(logits, matrix, num_matrices, size: tl.constexpr, padded: tl.constexpr):
     """K = (I + A)^{-1} in float64, the identity in the padding.
 
-    Gauss-Jordan in place, with the largest pivot of each column: step t replaces m by m - u v^T, where u is column t, v is
-    row t divided by the pivot, and what they hold at t makes row and column t those of the inverse. Rows that were
+    Gauss-Jordan in place, with the largest pivot of each column: step t replaces m by m - u v^T, where u is column t,
+    v is row t divided by the pivot, and what they hold at t makes row and column t those of the inverse. Rows that were
     exchanged on the way are columns of the inverse, which are exchanged back at the end.
     """
     row, column = _indices(padded)

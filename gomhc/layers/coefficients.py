@@ -113,9 +113,7 @@ class Coefficients(nn.Module):
 
     def forward(self, streams: Float[Tensor, "*batch d c"]) -> Coefficient:
         read, write, mix = self.logits(streams).split(self.sizes, dim=-1)
-        return Coefficient(
-            plain.sigmoid(read) + self.read_offset, 2 * plain.sigmoid(write), self.parametrization(mix)
-        )
+        return Coefficient(plain.sigmoid(read) + self.read_offset, 2 * plain.sigmoid(write), self.parametrization(mix))
 
     def read(self, streams: Float[Tensor, "*batch d c"]) -> tuple[Tensor, Tensor, Tensor]:
         """What a branch sees of the streams, (*batch, c), and the write and mix coefficients: one operation for all."""

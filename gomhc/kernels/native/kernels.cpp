@@ -18,6 +18,7 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #define GOMHC_VECTOR_BYTES 16
 #include "lanes.h"
 #include "streams.h"
+#include "product.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace baseline
 
@@ -29,6 +30,7 @@ namespace avx2 {
 #define GOMHC_VECTOR_BYTES 32
 #include "lanes.h"
 #include "streams.h"
+#include "product.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx2
 #pragma GCC pop_options
@@ -38,6 +40,7 @@ namespace avx512 {
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
 #include "streams.h"
+#include "product.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx512
 #pragma GCC pop_options
@@ -49,16 +52,17 @@ struct InstructionSet {
     void (*map)(const Map &, int64_t first, int64_t last);
     void (*read)(const Read &, int64_t first, int64_t last);
     void (*write)(const Write &, int64_t first, int64_t last);
+    void (*product)(const Product &, int64_t first, int64_t last);
 };
 
 InstructionSet best() {
 #ifdef GOMHC_X86
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write};
+        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write};
+        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write, avx2::product};
 #endif
-    return {"baseline", baseline::BLOCK, baseline::map, baseline::read, baseline::write};
+    return {"baseline", baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
 }
 
 const InstructionSet chosen = best();
@@ -98,5 +102,7 @@ void gomhc_map(const Map *task, int threads) {
 void gomhc_read(const Read *task, int threads) { in_pieces(chosen.read, *task, task->tokens, 64, threads); }
 
 void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task, task->tokens, 64, threads); }
+
+void gomhc_product(const Product *task, int threads) { in_pieces(chosen.product, *task, task->tokens, 64, threads); }
 
 }  // extern "C"

@@ -21,6 +21,15 @@ struct Map {
     int d, s;
 };
 
+// y = x W^T; where `back` is set, x += y W.
+struct Product {
+    float *x;             // (tokens, c)
+    const float *weight;  // (k, c)
+    float *y;             // (tokens, k)
+    int64_t tokens, c;
+    int k, back;
+};
+
 // In backward `input`, `write` and `mix` hold the gradients of what they hold after forward.
 struct Read {
     const float *x, *projection, *scale, *bias;          // (tokens, d, c), (tokens, k), (k), (k)

@@ -1,0 +1,215 @@
+"""A token's results and gradients are its own, bit for bit: whatever the batch is made of besides, wherever the token
+stands in it, and on however many threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from gomhc import HyperConnection, Orthostochastic, kernels
+from gomhc.kernels import ops
+from gomhc.kernels.row_product import row_product
+
+BACKENDS = [name for name in ("native", "batched", "plain") if name in kernels.available()]
+SIZES = [1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 48, 63, 65, 100, 127, 129, 255, 257, 500, 511, 777, 999, 1000]
+SCALES = [1e-3, 1.0, 4.0, 1e2, 1e4]
+"""Of the neighbours."""
+THREADS = range(1, 9)
+MAPS = [(2, 1), (3, 1), (4, 1), (5, 1), (3, 2), (4, 2), (5, 2), (4, 3), (8, 2)]
+
+
+@contextmanager
+def num_threads(number):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def among(tokens, size, scale, generator, spread=(1,)):
+    """Batches of `size`, each a tensor a kind of input, in which the tokens stand among neighbours; and their places.
+
+    Each kind of input has its own scale of neighbours: `scale` to the power in `spread`.
+    """
+    count = len(tokens[0])
+    for first in range(0, count, size):
+        chosen = slice(first, min(first + size, count))
+        places = torch.randperm(size, generator=generator)[: chosen.stop - first]
+        batch = []
+        for tensor, power in zip(tokens, spread, strict=True):
+            neighbours = scale**power * torch.randn(size, *tensor.shape[1:], generator=generator)
+            batch.append(neighbours.to(tensor.dtype).index_copy(0, places, tensor[chosen]))
+        yield chosen, places, batch
+
+
+def assert_invariant(function, tokens, sizes=SIZES, scales=SCALES, threads=THREADS, spread=(1, 0)):
+    """`function` takes batches of the tokens' inputs and returns batches of results; each token alone is the oracle."""
+    generator = torch.Generator().manual_seed(1)
+    count = len(tokens[0])
+    with num_threads(1):
+        alone = [function(*(tensor[i : i + 1] for tensor in tokens)) for i in range(count)]
+    expected = [torch.cat(results) for results in zip(*alone, strict=True)]
+    for index, size in enumerate(sizes):
+        scale = scales[index % len(scales)]
+        with num_threads(list(threads)[index % len(threads)]):
+            for chosen, places, batch in among(tokens, size, scale, generator, spread):
+                for result, oracle in zip(function(*batch), expected, strict=True):
+                    assert torch.equal(result[places], oracle[chosen]), (size, scale, torch.get_num_threads())
+
+
+def probes(d, s):
+    """Logits that take every way through the map: small, at the limits, large, sparse, saturated."""
+    n = d * s
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(30, n * (n - 1) // 2, generator=generator)
+    scales = torch.tensor([1e-3, 0.1, 1.0, 2.0, 3.0, 10.0, 1e2, 1e3, 1e5, 1e30]).repeat(3)[:, None]
+    sparse = torch.rand(logits.shape, generator=generator) < 0.5
+    logits = torch.where(sparse & (torch.arange(30) >= 20)[:, None], 0, scales * logits)
+    return logits, torch.randn(30, d, d, generator=generator)
+
+
+def map_and_gradient(function):
+    def evaluated(logits, cotangent):
+        logits = logits.detach().requires_grad_()
+        matrix = function(logits)
+        return matrix.detach(), torch.autograd.grad(matrix, logits, cotangent)[0]
+
+    return evaluated
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("d", "s"), MAPS)
+def test_a_matrix_and_its_gradient_do_not_depend_on_the_batch(d, s, backend):
+    with kernels.use(backend):
+        assert_invariant(map_and_gradient(lambda z: kernels.orthostochastic(z, d, s)), probes(d, s))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_matrix_does_not_depend_on_any_batch_size_up_to_a_thousand(backend):
+    with kernels.use(backend):
+        function = map_and_gradient(lambda z: kernels.orthostochastic(z, 4, 2))
+        for scale in SCALES:
+            assert_invariant(function, probes(4, 2), sizes=range(1, 1001), scales=[scale])
+
+
+def layer(d, c, s, dtype=torch.float32):
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, c, Orthostochastic(num_streams=d, expressivity=s))
+    with torch.no_grad():
+        for parameter in connection.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    tokens = torch.randn(12, d, c) * torch.logspace(-3, 4, 12)[:, None, None]
+    return connection, (tokens.to(dtype), torch.randn(12, d, c).to(dtype))
+
+
+def output_and_gradient(connection):
+    def evaluated(streams, cotangent):
+        streams = streams.detach().requires_grad_()
+        output = connection(streams)
+        return output.detach(), torch.autograd.grad(output, streams, cotangent)[0]
+
+    return evaluated
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("d", "c", "s"), [(2, 8, 1), (3, 20, 2), (4, 64, 2), (8, 48, 1), (4, 384, 2)])
+def test_a_token_does_not_depend_on_the_batch_in_the_layer(d, c, s, backend, dtype):
+    connection, tokens = layer(d, c, s, dtype)
+    with kernels.use(backend):
+        assert_invariant(output_and_gradient(connection), tokens)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_parameters_do_not_depend_on_the_number_of_threads(backend):
+    connection, _ = layer(4, 64, 2)
+    streams, cotangent = torch.randn(777, 4, 64), torch.randn(777, 4, 64)
+    results = []
+    with kernels.use(backend):
+        for number in THREADS:
+            with num_threads(number):
+                results.append(torch.autograd.grad(connection(streams), list(connection.parameters()), cotangent))
+    for result in results[1:]:
+        for gradient, expected in zip(result, results[0], strict=True):
+            torch.testing.assert_close(gradient, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("i", "j"), [(5, 3), (1536, 36), (36, 1536), (4096, 24), (60, 200)])
+def test_a_row_of_a_product_depends_on_its_row_alone(i, j):
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(i, j, generator=generator)
+    cotangents = torch.randn(40, j, generator=generator)
+
+    def product(rows, cotangent):
+        rows = rows.detach().requires_grad_()
+        result = row_product(rows, matrix)
+        return result.detach(), torch.autograd.grad(result, rows, cotangent)[0]
+
+    assert_invariant(product, (torch.randn(40, i, generator=generator), cotangents))
+
+
+def test_a_row_product_and_its_gradients_are_those_of_the_matrix_product():
+    generator = torch.Generator().manual_seed(0)
+    for count in (0, 1, 2, 33):
+        rows = torch.randn(2, count, 7, generator=generator, dtype=torch.float64).requires_grad_()
+        matrix = torch.randn(7, 5, generator=generator, dtype=torch.float64).requires_grad_()
+        torch.testing.assert_close(row_product(rows, matrix), rows @ matrix)
+    rows = torch.randn(33, 2, generator=generator, dtype=torch.float64).requires_grad_()
+    matrix = torch.randn(2, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(row_product, (rows, matrix))
+    assert torch.autograd.gradgradcheck(row_product, (rows, matrix))
+
+
+# Triton, by its interpreter
+# ----------------------------------------------------------------------------------------------------------------------
+
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(scope="module")
+def triton_kernels():
+    pytest.importorskip("triton")
+    if os.environ["TRITON_INTERPRET"] != "1":
+        pytest.skip("TRITON_INTERPRET is off")
+    return importlib.import_module("gomhc.kernels.triton_kernels")
+
+
+@pytest.mark.parametrize(("d", "s"), [(3, 1), (4, 2), (5, 2)])
+def test_a_matrix_of_triton_does_not_depend_on_the_batch(triton_kernels, d, s):
+    def function(logits, cotangent):
+        matrix = triton_kernels.orthostochastic_forward(logits, d, s)
+        return matrix, triton_kernels.orthostochastic_backward(logits, cotangent, d, s)
+
+    tokens = [tensor[::3] for tensor in probes(d, s)]
+    assert_invariant(function, tokens, sizes=[1, 3, 16, 33, 70], threads=[1, 2, 8])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("d", "c", "s"), [(3, 20, 1), (4, 64, 2)])
+def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(triton_kernels, d, c, s, dtype):
+    connection, (tokens, cotangents) = layer(d, c, s, dtype)
+    coefficients = connection.coefficients
+    scale, bias = coefficients._scale_and_bias(tokens)
+    weight, epsilon = coefficients.weight.detach(), 1e-6
+    scale, bias = scale.detach(), bias.detach()
+
+    def function(streams, cotangent):
+        y, write, logits, projection, inverse_rms = ops.read_triton(streams, weight, scale, bias, 0.0, epsilon)
+        mix = ops.orthostochastic_triton(logits, d, s)
+        out = ops.write_triton(streams, mix, write, y)
+        grad_x, grad_mix, grad_write, grad_y = ops.write_backward_triton(cotangent, streams, mix, write, y)
+        grad_logits = ops.orthostochastic_backward_triton(logits, grad_mix, d, s)
+        grads = (grad_y, grad_write, grad_logits)
+        saved = (streams, weight, scale, bias, projection, inverse_rms)
+        return out, grad_x, ops.read_backward_triton(*grads, *saved, 0.0)[0]
+
+    tokens = (tokens[:6], cotangents[:6])
+    assert_invariant(function, tokens, sizes=[1, 2, 16, 17, 40], threads=[1, 2, 8])
