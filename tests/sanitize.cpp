@@ -1,59 +1,123 @@
-// Every compiled operation over odd sizes, both precisions and two threads, for address and undefined-behaviour sanitizers.
+// Every compiled operation, for sanitizers: over odd sizes, all precisions and two threads; or, with a number of seconds and
+// a seed as arguments, over random ones, from several callers at once and from forked children.
 #include "kernels.cpp"
 
+#include <sys/wait.h>
+
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
-std::mt19937 generator(0);
+struct Work {
+    std::mt19937 generator;
+    int threads;
 
-std::vector<float> numbers(int64_t size, float scale = 1) {
-    std::normal_distribution<float> normal(0, scale);
-    std::vector<float> values(size);
-    for (float &value : values) value = normal(generator);
-    return values;
-}
+    std::vector<float> numbers(int64_t size, float scale = 1) {
+        std::normal_distribution<float> normal(0, scale);
+        std::vector<float> values(size);
+        for (float &value : values) value = normal(generator);
+        return values;
+    }
 
-void map(int64_t count, int d, int s, float scale) {
-    const int n = d * s, p = n * (n - 1) / 2;
-    auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
-    std::vector<float> matrix(grad.size()), out(logits.size());
-    const Map forward{logits.data(), matrix.data(), nullptr, count, d, s};
-    const Map backward{logits.data(), grad.data(), out.data(), count, d, s};
-    gomhc_map(&forward, 2);
-    gomhc_map(&backward, 2);
-}
+    int below(int limit) { return std::uniform_int_distribution<int>(0, limit - 1)(generator); }
 
-void read(int64_t tokens, int d, int64_t c, int p) {
-    const int k = 2 * d + p;
-    auto x = numbers(tokens * d * c), projection = numbers(tokens * k), scale = numbers(k), bias = numbers(k);
-    auto input = numbers(tokens * c), write = numbers(tokens * d), mix = numbers(tokens * p), rms = numbers(tokens);
-    auto grad_x = x, grad_projection = projection, grad_logits = projection;
-    Read task{x.data(), projection.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(), rms.data(),
-              nullptr, nullptr, nullptr, tokens, c, d, k, 0.f, 1e-6f};
-    gomhc_read(&task, 2);
-    task.grad_x = grad_x.data(), task.grad_projection = grad_projection.data(), task.grad_logits = grad_logits.data();
-    gomhc_read(&task, 2);
-}
+    void map(int64_t count, int d, int s, float scale) {
+        const int n = d * s, p = n * (n - 1) / 2;
+        auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
+        std::vector<float> matrix(grad.size()), out(logits.size());
+        const Map forward{logits.data(), matrix.data(), nullptr, count, d, s};
+        const Map backward{logits.data(), grad.data(), out.data(), count, d, s};
+        gomhc_map(&forward, threads);
+        gomhc_map(&backward, threads);
+    }
 
-void write(int64_t tokens, int d, int64_t c) {
-    auto x = numbers(tokens * d * c), mix = numbers(tokens * d * d), weights = numbers(tokens * d), y = numbers(tokens * c);
-    auto out = x, grad_x = x, grad_mix = mix, grad_weights = weights, grad_y = y;
-    Write task{x.data(), mix.data(), weights.data(), y.data(), out.data(), nullptr, nullptr, nullptr, nullptr, tokens, c, d};
-    gomhc_write(&task, 2);
-    task.grad_x = grad_x.data(), task.grad_mix = grad_mix.data();
-    task.grad_weights = grad_weights.data(), task.grad_y = grad_y.data();
-    gomhc_write(&task, 2);
-}
+    void read(int64_t tokens, int d, int64_t c, int p) {
+        const int k = 2 * d + p;
+        auto x = numbers(tokens * d * c), projection = numbers(tokens * k), scale = numbers(k), bias = numbers(k);
+        auto input = numbers(tokens * c), write = numbers(tokens * d), mix = numbers(tokens * p), rms = numbers(tokens);
+        auto grad_x = x, grad_projection = projection, grad_logits = projection;
+        Read task{x.data(), projection.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
+                  rms.data(), nullptr, nullptr, nullptr, tokens, c, d, k, 0.f, 1e-6f};
+        gomhc_read(&task, threads);
+        task.grad_x = grad_x.data(), task.grad_projection = grad_projection.data();
+        task.grad_logits = grad_logits.data();
+        gomhc_read(&task, threads);
+    }
 
-int main() {
+    void write(int64_t tokens, int d, int64_t c) {
+        auto x = numbers(tokens * d * c), mix = numbers(tokens * d * d), weights = numbers(tokens * d);
+        auto y = numbers(tokens * c);
+        auto out = x, grad_x = x, grad_mix = mix, grad_weights = weights, grad_y = y;
+        Write task{x.data(), mix.data(), weights.data(), y.data(), out.data(),
+                   nullptr, nullptr, nullptr, nullptr, tokens, c, d};
+        gomhc_write(&task, threads);
+        task.grad_x = grad_x.data(), task.grad_mix = grad_mix.data();
+        task.grad_weights = grad_weights.data(), task.grad_y = grad_y.data();
+        gomhc_write(&task, threads);
+    }
+
+    void product(int64_t tokens, int64_t c, int k) {
+        auto x = numbers(tokens * c), weight = numbers(k * c), y = numbers(tokens * k);
+        for (int back : {0, 1}) {
+            const Product task{x.data(), weight.data(), y.data(), tokens, c, k, back};
+            gomhc_product(&task, threads);
+        }
+    }
+
+    void anything() {
+        const int64_t count = below(300), c = 1 + below(70);
+        const int d = 1 + below(below(5) ? 9 : 32), s = 1 + below(std::min(4, 64 / d));
+        map(count, d, s, std::pow(10.f, float(below(15) - 4)));
+        read(count, d, c, below(40));
+        write(count, d, c);
+        product(count, 1 + below(below(3) ? 100 : 2500), 1 + below(60));
+    }
+};
+
+void odd_sizes() {
+    Work work{std::mt19937(0), 2};
     for (int d : {1, 2, 3, 4, 5, 8, 16, 32})
         for (int64_t count : {1, 7, 16, 301}) {
             for (int s : {1, 2})
-                for (float scale : {1.f, 9.f}) map(count, d, s, scale);
+                for (float scale : {1.f, 9.f, 1e3f, 1e30f}) work.map(count, d, s, scale);
             for (int64_t c : {1, 5, 8, 37}) {
-                for (int p : {0, 3, 28}) read(count, d, c, p);
-                write(count, d, c);
+                for (int p : {0, 3, 28}) work.read(count, d, c, p);
+                work.write(count, d, c);
+                work.product(count, d * c, d + 1);
             }
         }
     std::puts("clean");
+}
+
+int random_work(int seconds, int seed) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    std::atomic<int64_t> calls{0};
+    int forks = 0;
+    for (int round = 0; std::chrono::steady_clock::now() < end; round++) {
+        std::vector<std::thread> callers;
+        for (int caller = 0; caller < 3; caller++)
+            callers.emplace_back([&, caller] {
+                Work work{std::mt19937(seed + 1000 * round + caller), 1 + (round + caller) % 8};
+                for (int i = 0; i < 20; i++) work.anything(), calls += 8;
+            });
+        for (auto &caller : callers) caller.join();
+        const pid_t child = fork();
+        if (child == 0) {
+            Work work{std::mt19937(seed + round), 3};
+            for (int i = 0; i < 5; i++) work.anything();
+            _exit(0);
+        }
+        int status = 0;
+        if (waitpid(child, &status, 0) != child || status != 0) return std::puts("a forked child failed"), 1;
+        forks++;
+    }
+    std::printf("clean: %lld calls, %d forks\n", static_cast<long long>(calls), forks);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    if (count == 3) return random_work(std::atoi(arguments[1]), std::atoi(arguments[2]));
+    odd_sizes();
+    return 0;
 }

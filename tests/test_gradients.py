@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_polytope import SCALES, random_logits
+from test_polytope import SCALES, extreme_logits, random_logits
 from torch.autograd import gradcheck, gradgradcheck
 from variants import ALL, OPTIONS, OTHER_SIZES, REGISTERED, each
 
-from gomhc import Orthostochastic, Unconstrained
+from gomhc import Orthostochastic, Promise, Unconstrained
 from gomhc.birkhoff.rotations import ROTATIONS
 
 LEARNED = [parametrization for parametrization in ALL if parametrization.num_logits > 0]
@@ -42,6 +42,16 @@ def test_gradients_are_finite_at_every_scale(parametrization, scale, dtype):
     matrix = parametrization(logits)
     matrix.backward(cotangent_like(matrix))
     assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@each(LEARNED)
+def test_gradients_are_finite_at_zero_and_at_the_largest_numbers_of_a_dtype(parametrization, dtype):
+    logits = extreme_logits(parametrization, dtype).requires_grad_()
+    matrix = parametrization(logits)
+    matrix.backward(cotangent_like(matrix))
+    assert matrix.isfinite().all() or parametrization.promise is Promise.NOTHING
     assert logits.grad.isfinite().all()
 
 

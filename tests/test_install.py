@@ -18,7 +18,7 @@ def source(tmp_path):
     """What a wheel is made of, without what an earlier build left."""
     target = tmp_path / "source"
     shutil.copytree(ROOT / "gomhc", target / "gomhc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target)
     return target
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from torch.autograd import forward_ad
 
 import gomhc
 from gomhc import HyperConnection, Orthostochastic, kernels
@@ -56,6 +58,44 @@ def test_fast_maps_are_exact_and_equal_the_plain_one(d, s, scale, backend):
     # A gradient is a difference of terms of the size of the cotangent: that is what rounding is relative to.
     atol = 10 * EPS * cotangent.abs().max().item()
     torch.testing.assert_close(gradient.double(), expected_gradient, rtol=0, atol=atol)
+
+
+def sparse_logits(count, d, s, scale, seed=0):
+    """Half of them zero, the others of one modulus: where elimination without pivots loses most digits."""
+    logits = random_logits(count, d, s, seed=seed)
+    chosen = torch.rand(logits.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
+    return torch.where(chosen, scale * logits.sign(), 0)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("scale", [2.0, 4.4, 4.6, 30.0, 127.0, 129.0, 1e3, 1e4, 1e6, 1e7, 1e30])
+@pytest.mark.parametrize(("d", "s"), [(2, 1), (5, 1), (3, 2), (4, 2), (3, 3), (8, 2)])
+def test_fast_maps_are_exact_where_many_logits_are_zero(d, s, scale, backend):
+    logits = sparse_logits(1000, d, s, scale)
+    cotangent = torch.randn(1000, d, d, generator=torch.Generator().manual_seed(1))
+    with kernels.use(backend):
+        matrix, gradient = with_gradient(lambda z: kernels.orthostochastic(z, d, s), logits, cotangent)
+    expected, expected_gradient = with_gradient(lambda z: plain_map(z, d, s), logits.double(), cotangent.double())
+    assert marginal_error(matrix.double()).max() <= 4 * d * s * EPS
+    assert (matrix - expected).abs().max() <= 40 * EPS
+    atol = 20 * EPS * cotangent.abs().max().item()
+    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("backend", kernels.available())
+def test_larger_logits_count_as_the_largest_and_have_no_gradient(backend):
+    logits = random_logits(20, 4, 2)
+    logits[:, ::5] *= 1e9
+    limit = kernels.plain_map.SATURATION
+    with kernels.use(backend):
+        cotangent = torch.randn(20, 4, 4)
+        matrix, gradient = with_gradient(lambda z: kernels.orthostochastic(z, 4, 2), logits, cotangent)
+        clamped, _ = with_gradient(lambda z: kernels.orthostochastic(z, 4, 2), logits.clamp(-limit, limit), cotangent)
+    assert torch.equal(matrix, clamped)
+    saturated = logits.abs() > limit
+    assert saturated.any()
+    assert (gradient[saturated] == 0).all()
+    assert (gradient[~saturated] != 0).any()
 
 
 @pytest.mark.parametrize("backend", FAST)
@@ -118,16 +158,58 @@ def test_torch_finds_nothing_wrong_with_the_operators():
     torch.library.opcheck(ops.write, (x, mix, weights, y))
 
 
-@needs_library
-def test_second_derivatives_of_the_compiled_map_are_those_of_the_plain_one():
-    logits = random_logits(3, 3, 1).requires_grad_()
-    cotangent, direction = torch.randn(3, 3, 3), torch.randn_like(logits)
+@pytest.mark.parametrize("backend", FAST)
+def test_second_derivatives_of_fast_maps_are_those_of_the_plain_one(backend):
+    logits = torch.cat([random_logits(3, 3, 1, scale) for scale in (0.1, 1.0, 10.0, 200.0)]).requires_grad_()
+    cotangent, direction = torch.randn(12, 3, 3), torch.randn_like(logits)
 
     def second(function):
         (first,) = torch.autograd.grad(function(logits, 3, 1), logits, cotangent, create_graph=True)
         return torch.autograd.grad(first, logits, direction)[0]
 
-    torch.testing.assert_close(second(ops.orthostochastic), second(plain_map), rtol=1e-4, atol=1e-5)
+    with kernels.use(backend):
+        fast = second(kernels.orthostochastic)
+    torch.testing.assert_close(fast, second(plain_map), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", kernels.available())
+def test_second_derivatives_of_the_layer_are_those_of_the_plain_one_in_float64(backend):
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, 6, Orthostochastic(num_streams=2))
+    with torch.no_grad():
+        for parameter in connection.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    streams, cotangent, direction = torch.randn(3, 2, 6), torch.randn(3, 2, 6), torch.randn(3, 2, 6)
+
+    def second(module, dtype):
+        x = streams.to(dtype).requires_grad_()
+        inputs = [x, *module.parameters()]
+        (first,) = torch.autograd.grad(module(x), x, cotangent.to(dtype), create_graph=True)
+        return torch.autograd.grad(first, inputs, direction.to(dtype))
+
+    exact = copy.deepcopy(connection).double()
+    expected = second(exact, torch.float64)
+    assert torch.autograd.gradgradcheck(exact, (streams.double().requires_grad_(),))
+    with kernels.use(backend):
+        gradients = second(connection, torch.float32)
+    for gradient, oracle in zip(gradients, expected, strict=True):
+        assert oracle.abs().max() > 0
+        torch.testing.assert_close(gradient.double(), oracle, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("backend", kernels.available())
+def test_forward_mode_through_the_layer_is_the_jacobian_times_a_vector(backend, dtype):
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, 6, Orthostochastic(num_streams=2), start="near-identity").to(dtype)
+    streams, tangent = torch.randn(3, 2, 6, dtype=dtype), torch.randn(3, 2, 6, dtype=dtype)
+    with kernels.use(backend):
+        with forward_ad.dual_level():
+            output = forward_ad.unpack_dual(connection(forward_ad.make_dual(streams, tangent)))
+        _, by_jvp = torch.func.jvp(connection, (streams,), (tangent,))
+        expected = torch.autograd.functional.jvp(connection, streams, tangent)[1]  # by backward, twice
+    torch.testing.assert_close(output.tangent, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(by_jvp, expected, rtol=1e-4, atol=1e-5)
 
 
 @needs_library

@@ -42,6 +42,37 @@ def test_rows_and_columns_of_eight_streams_sum_to_one(parametrization, scale, dt
     assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
 
 
+def extreme_logits(parametrization: Parametrization, dtype: torch.dtype) -> torch.Tensor:
+    """The dtype's largest numbers: everywhere, with random signs, among ordinary ones and alone; and none, zeros."""
+    generator, p = torch.Generator().manual_seed(0), parametrization.num_logits
+    largest = torch.finfo(dtype).max
+    ordinary = torch.randn(20, p, generator=generator)
+    signs = largest * ordinary.sign().to(dtype)
+    mixed = torch.where(torch.rand(20, p, generator=generator) < 0.5, signs, ordinary.to(dtype))
+    alone = largest * torch.eye(p, dtype=dtype)[: min(p, 20)]
+    constant = torch.tensor([[largest], [-largest], [0.0]], dtype=dtype).expand(3, p)
+    return torch.cat((constant, signs, mixed, alone))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@each(EXACT)
+def test_at_the_largest_numbers_of_a_dtype_sums_are_one(parametrization, dtype):
+    matrix = parametrization(extreme_logits(parametrization, dtype))
+    assert matrix.min() >= 0
+    assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.0, 3.7])
+@pytest.mark.parametrize("num_streams", range(2, 9))
+def test_equal_weights_of_all_permutations_sum_to_one(num_streams, value, dtype):
+    """Equal numbers round alike, so errors add up instead of cancelling."""
+    parametrization = gomhc.Permutations(num_streams=num_streams)
+    matrix = parametrization(torch.full((2, parametrization.num_logits), value, dtype=dtype))
+    assert marginal_error(matrix.double()).max() <= 2 * num_streams * torch.finfo(dtype).eps
+    torch.testing.assert_close(matrix, torch.full_like(matrix, 1 / num_streams))
+
+
 def test_sinkhorn_is_only_approximate_at_large_logits():
     from gomhc import Sinkhorn
 

@@ -99,6 +99,28 @@ def test_rows_and_columns_sum_to_one_at_every_scale_of_logits(d, s, scale):
         assert (matrix.sum(axis) - 1).abs().max() <= d * s * EPS
 
 
+@pytest.mark.parametrize("scale", [30.0, 1e3, 1e5, 1e7, 1e30])
+@pytest.mark.parametrize(("d", "s"), [(3, 1), (5, 1), (4, 2)])
+def test_map_and_its_gradient_are_exact_where_many_logits_are_zero_and_beyond_saturation(d, s, scale):
+    logits, cotangent = logits_of(33, d, s), torch.randn(33, d, d)
+    logits = torch.where(torch.rand_like(logits) < 0.5, scale * logits.sign(), 0)
+    (leaf,) = leaves(logits)
+    matrix = orthostochastic(leaf, d, s)
+    (gradient,) = torch.autograd.grad(matrix, leaf, cotangent.double())
+    assert_rounded(kernels.orthostochastic_forward(logits, d, s), matrix)
+    assert_rounded(kernels.orthostochastic_backward(logits, cotangent, d, s), gradient)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_rows", "i", "j"), [(1, 5, 3), (17, 100, 70), (33, 64, 64)])
+def test_a_row_product_is_the_matrix_product(num_rows, i, j, dtype):
+    rows, matrix, out = torch.randn(num_rows, i).to(dtype), torch.randn(j, i).T, torch.randn(num_rows, j).to(dtype)
+    assert_rounded(kernels.row_product(rows, matrix), rows.double() @ matrix.double())
+    expected = out.double() + rows.double() @ matrix.double()
+    kernels.add_row_product_(out, rows, matrix)
+    assert_rounded(out, expected, dtype)
+
+
 @pytest.mark.parametrize(("d", "s"), MAPS)
 def test_rows_and_columns_sum_to_one_where_logits_of_all_scales_meet(d, s):
     logits = logits_of(33, d, s)
@@ -237,6 +259,7 @@ for d, s, c, dtype in [(1, 1, 5, torch.float32), (3, 3, 384, torch.bfloat16), (1
     kernels.orthostochastic_backward(logits, mix, d, s)
     kernels.write_forward(x, mix, write, branch_input)
     kernels.write_backward(x, x, mix, write, branch_input)
+    kernels.row_product(x.flatten(1), torch.empty(2 * d + p, d * c).T)
 """
 """Another process, as in this one Triton has nothing but the interpreter."""
 
@@ -246,4 +269,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
     command = [sys.executable, "-c", COMPILE_INSTEAD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 3 * 6
+    assert len(done.stdout.split()) == 3 * 7

@@ -52,7 +52,11 @@ def _with_gradient(operator: Any, backward: Callable[..., Any], setup: Callable[
 
 
 def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Any]:
-    """The gradients of a plain version at its inputs, with a graph of their own; None where none is wanted."""
+    """The gradients of a plain version at its inputs, with a graph of their own; None where none is wanted.
+
+    At views of the inputs: one input may have been computed from another, and that way is not to be gone here.
+    """
+    inputs = [tensor.view_as(tensor) for tensor in inputs]
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     results = function(*inputs)
     gradients = iter(torch.autograd.grad(results, wanted, grads, create_graph=True, allow_unused=True))
