@@ -113,12 +113,13 @@ def test_map_and_its_gradient_are_exact_where_many_logits_are_zero_and_beyond_sa
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("num_rows", "i", "j"), [(1, 5, 3), (17, 100, 70), (33, 64, 64)])
-def test_a_row_product_is_the_matrix_product(num_rows, i, j, dtype):
-    rows, matrix, out = torch.randn(num_rows, i).to(dtype), torch.randn(j, i).T, torch.randn(num_rows, j).to(dtype)
-    assert_rounded(kernels.row_product(rows, matrix), rows.double() @ matrix.double())
-    expected = out.double() + rows.double() @ matrix.double()
-    kernels.add_row_product_(out, rows, matrix)
-    assert_rounded(out, expected, dtype)
+def test_products_are_those_of_matrices(num_rows, i, j, dtype):
+    x, weight, y = torch.randn(2 * num_rows, i)[::2].to(dtype), torch.randn(j, i), torch.randn(num_rows, j)
+    assert_rounded(kernels.project(x, weight), x.double() @ weight.double().T)
+    x = x.contiguous()
+    expected = x.double() + y.double() @ weight.double()
+    kernels.add_back_(x, y, weight)
+    assert_rounded(x, expected, dtype)
 
 
 @pytest.mark.parametrize(("d", "s"), MAPS)
@@ -259,7 +260,7 @@ for d, s, c, dtype in [(1, 1, 5, torch.float32), (3, 3, 384, torch.bfloat16), (1
     kernels.orthostochastic_backward(logits, mix, d, s)
     kernels.write_forward(x, mix, write, branch_input)
     kernels.write_backward(x, x, mix, write, branch_input)
-    kernels.row_product(x.flatten(1), torch.empty(2 * d + p, d * c).T)
+    kernels.add_back_(x.flatten(1), kernels.project(x.flatten(1), weight := torch.empty(2 * d + p, d * c)), weight)
 """
 """Another process, as in this one Triton has nothing but the interpreter."""
 
@@ -269,4 +270,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
     command = [sys.executable, "-c", COMPILE_INSTEAD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 3 * 7
+    assert len(done.stdout.split()) == 3 * 8

@@ -365,7 +365,7 @@ def read_triton(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As above, by Triton."""
-    projection = _triton().row_product(streams.flatten(1), weight.T)
+    projection = _triton().project(streams.flatten(1), weight)
     outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
     branch_input, write_weights, mix_logits, inverse_rms = outputs
     return branch_input, write_weights, mix_logits, projection, inverse_rms
@@ -389,7 +389,7 @@ def read_backward_triton(
     grad_x, grad_projection, grad_logits = _triton().read_backward(
         *grads, streams, projection, scale, bias, inverse_rms, read_offset
     )
-    _triton().add_row_product_(grad_x.flatten(1), grad_projection, weight)
+    _triton().add_back_(grad_x.flatten(1), grad_projection, weight)
     return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
 
 

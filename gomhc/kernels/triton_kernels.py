@@ -112,30 +112,31 @@ def write_backward(
     return outputs
 
 
-def row_product(rows: Tensor, matrix: Tensor) -> Tensor:
-    """(N, j) rows @ matrix in float32, for rows (N, i) and a matrix (i, j) that need not be contiguous."""
-    result = rows.new_zeros(len(rows), matrix.shape[1], dtype=torch.float32)
-    add_row_product_(result, rows, matrix)
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """(N, k) x weight^T in float32, for x (N, i) and weight (k, i)."""
+    result = x.new_zeros(len(x), len(weight), dtype=torch.float32)
+    strides = {"inner_stride": 1, "column_stride": weight.shape[1]}
+    _launch_product(result, x, weight, inner=weight.shape[1], num_columns=len(weight), **strides)
     return result
 
 
-def add_row_product_(out: Tensor, rows: Tensor, matrix: Tensor) -> None:
-    """`out += rows @ matrix`, with sums in float32."""
-    sizes = {"inner": matrix.shape[0], "num_columns": matrix.shape[1], "inner_stride": matrix.stride(0)}
+def add_back_(x: Tensor, y: Tensor, weight: Tensor) -> None:
+    """`x += y weight`, for contiguous x (N, i), y (N, k) and weight (k, i), with sums in float32."""
+    strides = {"inner_stride": weight.shape[1], "column_stride": 1}
+    _launch_product(x, y, weight, inner=len(weight), num_columns=weight.shape[1], **strides)
+
+
+def _launch_product(out: Tensor, rows: Tensor, weight: Tensor, **sizes: int) -> None:
     tiles = {"row_block": ROW_BLOCK, "inner_block": INNER_BLOCK, "column_block": COLUMN_BLOCK}
-    grid = (triton.cdiv(len(rows), ROW_BLOCK), triton.cdiv(matrix.shape[1], COLUMN_BLOCK))
-    _launch(_add_row_product, grid, out, rows, matrix, len(rows), **sizes, column_stride=matrix.stride(1), **tiles)
+    grid = (triton.cdiv(len(rows), ROW_BLOCK), triton.cdiv(sizes["num_columns"], COLUMN_BLOCK))
+    _launch(_add_row_product, grid, out, rows, weight, len(rows), **sizes, **tiles)
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
-    """Run on the device of the tensors, which need not be the current one; results are contiguous as they are.
-
-    A matrix whose strides are among the sizes stays as it is.
-    """
+    """Run on the device of the tensors, which need not be the current one; results are contiguous as they are."""
     if grid[0] == 0:
         return
-    strided = "inner_stride" in sizes
-    contiguous = [value.contiguous() if isinstance(value, Tensor) and not strided else value for value in arguments]
+    contiguous = [value.contiguous() if isinstance(value, Tensor) else value for value in arguments]
     with torch.cuda.device_of(contiguous[0]):
         kernel[grid](*contiguous, **sizes)
 
