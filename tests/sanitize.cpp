@@ -26,8 +26,8 @@ struct Work {
         const int n = d * s, p = n * (n - 1) / 2;
         auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
         std::vector<float> matrix(grad.size()), out(logits.size());
-        const Map forward{logits.data(), matrix.data(), nullptr, count, d, s};
-        const Map backward{logits.data(), grad.data(), out.data(), count, d, s};
+        const Map forward{logits.data(), matrix.data(), nullptr, count, d, s, 0};
+        const Map backward{logits.data(), grad.data(), out.data(), count, d, s, 1};
         gomhc_map(&forward, threads);
         gomhc_map(&backward, threads);
     }
@@ -38,10 +38,10 @@ struct Work {
         auto input = numbers(tokens * c), write = numbers(tokens * d), mix = numbers(tokens * p), rms = numbers(tokens);
         auto grad_x = x, grad_projection = projection, grad_logits = projection;
         Read task{x.data(), projection.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
-                  rms.data(), nullptr, nullptr, nullptr, tokens, c, d, k, 0.f, 1e-6f};
+                  rms.data(), nullptr, nullptr, nullptr, tokens, c, d, k, 0, 0.f, 1e-6f};
         gomhc_read(&task, threads);
         task.grad_x = grad_x.data(), task.grad_projection = grad_projection.data();
-        task.grad_logits = grad_logits.data();
+        task.grad_logits = grad_logits.data(), task.back = 1;
         gomhc_read(&task, threads);
     }
 
@@ -50,10 +50,10 @@ struct Work {
         auto y = numbers(tokens * c);
         auto out = x, grad_x = x, grad_mix = mix, grad_weights = weights, grad_y = y;
         Write task{x.data(), mix.data(), weights.data(), y.data(), out.data(),
-                   nullptr, nullptr, nullptr, nullptr, tokens, c, d};
+                   nullptr, nullptr, nullptr, nullptr, tokens, c, d, 0};
         gomhc_write(&task, threads);
         task.grad_x = grad_x.data(), task.grad_mix = grad_mix.data();
-        task.grad_weights = grad_weights.data(), task.grad_y = grad_y.data();
+        task.grad_weights = grad_weights.data(), task.grad_y = grad_y.data(), task.back = 1;
         gomhc_write(&task, threads);
     }
 

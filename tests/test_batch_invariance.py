@@ -128,6 +128,42 @@ def test_a_token_does_not_depend_on_the_batch_in_the_layer(d, c, s, backend, dty
         assert_invariant(output_and_gradient(connection), tokens)
 
 
+@pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize(("d", "c", "s"), [(1, 1, 1), (3, 21, 1), (3, 37, 2), (2, 9, 3), (7, 129, 1), (5, 999, 1)])
+def test_odd_widths_make_no_difference_in_c(d, c, s):
+    """In torch they do: no BLAS promises anything."""
+    connection, tokens = layer(d, c, s)
+    assert_invariant(output_and_gradient(connection), tokens)
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize("c", [1, 2, 5, 7, 8, 9, 15, 16, 17, 23, 33, 40, 47, 48, 49, 1023, 1025, 7007])
+def test_products_in_c_depend_on_their_own_token_alone(c):
+    generator = torch.Generator().manual_seed(c)
+    for k in (2, 3, 4, 7, 19, 20, 35):
+        weight = torch.randn(k, c, generator=generator)
+
+        def products(x, y, weight=weight):
+            projected, back = torch.empty(y.shape), x.clone()
+            ops._product({"x": x, "weight": weight}, {"y": projected}, back=0)
+            ops._product({"y": y, "weight": weight}, {"x": back}, back=1)
+            torch.testing.assert_close(projected, x @ weight.T, rtol=1e-4, atol=1e-4 * x.abs().max().item() * c**0.5)
+            return projected, back
+
+        tokens = torch.randn(11, c, generator=generator), torch.randn(11, k, generator=generator)
+        assert_invariant(products, tokens, sizes=[1, 2, 7, 8, 9, 65, 130], scales=[1.0, 1e3], spread=(1, 1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("d", "c"), [(2, 8), (4, 64), (4, 384)])
+def test_a_token_does_not_depend_on_the_batch_where_coefficients_are_static(d, c, backend):
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, c, Orthostochastic(num_streams=d), dynamic=False, start="near-identity")
+    tokens = torch.randn(12, d, c), torch.randn(12, d, c)
+    with kernels.use(backend):
+        assert_invariant(output_and_gradient(connection), tokens)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gradients_of_parameters_do_not_depend_on_the_number_of_threads(backend):
     connection, _ = layer(4, 64, 2)

@@ -162,6 +162,26 @@ def test_operators_take_what_is_right(name):
     getattr(ops, name)(*arguments(RIGHT[name]))
 
 
+@pytest.mark.parametrize("name", RIGHT)
+def test_operators_leave_their_inputs_as_they_are(name):
+    cases = [RIGHT[name]]
+    if "orthostochastic" in name:  # one stream has no logits, and an empty tensor no address
+        cases.append(
+            tuple((N, 0) if value == (N, 15) else (N, 1, 1) if value == (N, D, D) else 1 for value in RIGHT[name])
+        )
+    for case in cases:
+        given = arguments(case)
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
+        getattr(ops, name)(*given)
+        for value, copy in zip(given, copies, strict=True):
+            assert not isinstance(value, torch.Tensor) or torch.equal(value, copy)
+
+
+def test_streams_of_no_channels_are_a_value_error():
+    with pytest.raises(ValueError, match="c >= 1"):
+        kernels.write(torch.randn(5, 3, 0), torch.randn(5, 3, 3), torch.randn(5, 3), torch.randn(5, 0))
+
+
 @pytest.mark.parametrize(("name", "place", "wrong"), WRONG)
 def test_a_wrong_shape_is_a_value_error(name, place, wrong):
     given = arguments(RIGHT[name])
@@ -177,8 +197,8 @@ def test_a_wrong_shape_is_a_value_error(name, place, wrong):
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
     for place, value in enumerate(RIGHT[name]):
-        if not isinstance(value, tuple) or (place, name) in ((1, "read"), (4, "read_backward")):
-            continue  # a number, or the weight, which torch multiplies with
+        if not isinstance(value, tuple):
+            continue
         given = arguments(RIGHT[name])
         given[place] = given[place].to(dtype)
         with pytest.raises(ValueError, match="must be float32 on the CPU"):
@@ -207,12 +227,13 @@ def test_weights_may_be_static_where_the_mix_is_not():
     torch.testing.assert_close(kernels.write(streams, mix, weights, y), expected)
 
 
-def test_half_precision_logits_are_computed_in_float32():
-    logits = torch.randn(7, 15, dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_logits_are_computed_in_float32(dtype):
+    logits = torch.randn(7, 15).to(dtype)
     for backend in kernels.available():
         with kernels.use(backend):
             matrix = kernels.orthostochastic(logits, 3, 2)
-        assert matrix.dtype == torch.bfloat16
+        assert matrix.dtype == dtype
         torch.testing.assert_close(matrix.float(), kernels.orthostochastic(logits.float(), 3, 2), rtol=0, atol=2**-8)
 
 
@@ -321,6 +342,13 @@ def test_a_library_without_a_function_is_not_used(folder):
     with open(folder / "_native.so", "ab") as file:
         file.write(mark)
     with pytest.warns(UserWarning, match="cannot be loaded.*gomhc_map"):
+        assert search().library is None
+
+
+def test_without_the_sources_the_library_is_not_used(folder):
+    shutil.copy(built(), folder)
+    shutil.rmtree(folder / "native")
+    with pytest.warns(UserWarning, match="cannot be loaded"):
         assert search().library is None
 
 

@@ -4,7 +4,8 @@
 others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
 
 Every version is batch-invariant: a token's results and gradients are the same, bit for bit, whatever the batch
-is made of besides, wherever the token stands in it, and on any number of threads.
+is made of besides, wherever the token stands in it, and on any number of threads. In C++ and Triton this holds by
+construction. Read and write in pure torch go through BLAS, which promises nothing: there it holds as far as it was tried.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
     _require("weights", weights, batch, d, static=True)
     _require("output", output, batch, c)
     _require_one_device(streams, mix, weights, output)
-    per_token = mix.shape[:-2] == weights.shape[:-1] == batch
-    if per_token and _compiled(streams, mix, weights, output):
+    if _compiled(streams, mix, weights, output):
+        mix, weights = mix.expand(*batch, d, d), weights.expand(*batch, d)
         flat = streams.flatten(0, -3), mix.flatten(0, -3), weights.flatten(0, -2), output.flatten(0, -2)
         return ops.write(*flat).reshape(streams.shape)
     return plain_streams.write(streams, mix, weights, output)
@@ -88,9 +89,9 @@ def read(
         - returns: what the branch sees (*batch, c), write weights (*batch, d), logits of the mix (*batch, p)
     """
     batch, d, c = _stream_shape(streams)
-    k = len(bias) if bias.dim() == 1 else 2 * d
-    if k < 2 * d:
-        raise ValueError(f"bias must hold 2 d + p numbers, at least {2 * d} for d = {d} streams, got {k}")
+    if bias.dim() != 1 or len(bias) < 2 * d:
+        raise ValueError(f"bias must be of shape (2 d + p,), with d = {d} streams here, got {tuple(bias.shape)}")
+    k = len(bias)
     _require("weight", weight, torch.Size(), k, d * c)
     _require("scale", scale, torch.Size(), k)
     _require("bias", bias, torch.Size(), k)
@@ -112,10 +113,10 @@ def _compiled(streams: Tensor, *others: Tensor) -> bool:
 
 
 def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:
-    if streams.dim() < 2 or streams.shape[-2] < 1 or not streams.is_floating_point():
+    if streams.dim() < 2 or min(streams.shape[-2:]) < 1 or not streams.is_floating_point():
         raise ValueError(
-            f"streams must be real floating point, of shape (*batch, d, c) with d >= 1, got {streams.dtype} of shape "
-            f"{tuple(streams.shape)}; gomhc.expand(x, d) makes streams of x (*batch, c)"
+            f"streams must be real floating point, of shape (*batch, d, c) with d, c >= 1, got {streams.dtype} of "
+            f"shape {tuple(streams.shape)}; gomhc.expand(x, d) makes streams of x (*batch, c)"
         )
     return streams.shape[:-2], streams.shape[-2], streams.shape[-1]
 

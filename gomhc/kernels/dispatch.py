@@ -43,8 +43,9 @@ def available() -> tuple[Backend, ...]:
 def use(backend: str) -> Iterator[None]:
     """Run every operation of this thread in one version, where it has one for the tensors at hand.
 
-    A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile
-    takes the version that was asked for last in any thread.
+    A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile takes the
+    version that was asked for last in any thread. On CUDA, backward runs in threads of its own, so what is computed
+    again there (`recompute`) takes the default version.
 
     Args:
         backend: one of `available()`.

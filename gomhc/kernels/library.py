@@ -71,6 +71,7 @@ TASKS = {
         count=ctypes.c_int64,
         d=ctypes.c_int,
         s=ctypes.c_int,
+        back=ctypes.c_int,
     ),
     "read": _task(
         "Read",
@@ -91,6 +92,7 @@ TASKS = {
         c=ctypes.c_int64,
         d=ctypes.c_int,
         k=ctypes.c_int,
+        back=ctypes.c_int,
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
@@ -118,6 +120,7 @@ TASKS = {
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
+        back=ctypes.c_int,
     ),
 }
 
@@ -136,13 +139,13 @@ def library() -> ctypes.CDLL | None:
 @cache
 def search() -> _Search:
     """Look for a library once, and warn if there is one that must not be used."""
-    expected, unusable = stamp(FOLDER / "native"), []
+    unusable = []
     for path in sorted(FOLDER.glob("_native*")):
         try:
-            if has_stamp(path, expected):
+            if has_stamp(path, stamp(FOLDER / "native")):
                 return _Search(_loaded(path), "")
             unusable.append(f"{path.name} was built from other sources than those of this gomhc")
-        except (OSError, AttributeError) as error:  # for another system, unreadable, or without a function
+        except (OSError, AttributeError) as error:  # of another system, unreadable, or without a function
             unusable.append(f"{path.name} cannot be loaded ({error})")
     if not unusable:
         return _Search(None, "not built: install a C++ compiler and install gomhc again")

@@ -74,7 +74,7 @@ def _map_sizes(logits: Tensor, num_streams: int, expressivity: int) -> dict[str,
 
 
 def _stream_sizes(streams: Tensor) -> dict[str, int]:
-    if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST:
+    if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST or streams.shape[2] < 1:
         raise ValueError(
             f"the compiled operations take 1 to {LARGEST} streams of shape (tokens, d, c), got {tuple(streams.shape)}; "
             f"gomhc.kernels takes any"
@@ -109,7 +109,7 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     """(*batch, p) -> (*batch, d, d)."""
     sizes = _map_sizes(logits, num_streams, expressivity)
     flat, matrix = _flat(logits, 1), logits.new_empty(sizes["count"], num_streams, num_streams)
-    call("map", {"logits": flat}, {"matrix": matrix}, **sizes)
+    call("map", {"logits": flat}, {"matrix": matrix}, **sizes, back=0)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
@@ -119,7 +119,7 @@ def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, exp
     sizes = _map_sizes(logits, num_streams, expressivity)
     flat = _flat(logits, 1)
     grad_logits = flat.new_empty(flat.shape)
-    call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes)
+    call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes, back=1)
     return grad_logits.reshape(logits.shape)
 
 
@@ -197,6 +197,7 @@ def read(
         {"x": streams, "projection": projection, "scale": scale, "bias": bias},
         dict(zip(("input", "write", "mix", "inverse_rms"), outputs, strict=True)),
         **sizes,
+        back=0,
         offset=read_offset,
         epsilon=epsilon,
     )
@@ -234,11 +235,13 @@ def read_backward(
         inputs | {"input": grad_input, "write": grad_write, "mix": grad_mix},
         {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits},
         **sizes,
+        back=1,
         offset=read_offset,
         epsilon=0.0,  # inverse_rms has it
     )
     _product({"y": grad_projection, "weight": weight}, {"x": grad_x.flatten(1)}, back=1)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+    saved = (streams, weight, scale, bias, projection, inverse_rms)
+    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *saved)
 
 
 def _parameter_gradients(
@@ -246,6 +249,8 @@ def _parameter_gradients(
     grad_logits: Tensor,
     streams: Tensor,
     weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
     projection: Tensor,
     inverse_rms: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -253,7 +258,7 @@ def _parameter_gradients(
     with without_autocast(streams.device):
         grad_weight = grad_projection.T @ streams.flatten(1).float()
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
-    return grad_weight.to(weight.dtype), grad_scale, grad_logits.sum(0)
+    return grad_weight.to(weight.dtype), grad_scale.to(scale.dtype), grad_logits.sum(0).to(bias.dtype)
 
 
 def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -298,7 +303,7 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
     """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
     sizes = _stream_sizes(streams)
     out = streams.new_empty(streams.shape)
-    call("write", {"x": streams, "mix": mix, "weights": weights, "y": output}, {"out": out}, **sizes)
+    call("write", {"x": streams, "mix": mix, "weights": weights, "y": output}, {"out": out}, **sizes, back=0)
     return out
 
 
@@ -315,6 +320,7 @@ def write_backward(
         {"x": streams, "mix": mix, "weights": weights, "y": output, "out": grad},
         {"grad_x": grad_x, "grad_mix": grad_mix, "grad_weights": grad_weights, "grad_y": grad_y},
         **sizes,
+        back=1,
     )
     return grad_x, grad_mix, grad_weights, grad_y
 
@@ -390,7 +396,8 @@ def read_backward_triton(
         *grads, streams, projection, scale, bias, inverse_rms, read_offset
     )
     _triton().add_back_(grad_x.flatten(1), grad_projection, weight)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, streams, weight, projection, inverse_rms)
+    saved = (streams, weight, scale, bias, projection, inverse_rms)
+    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *saved)
 
 
 @_for_cuda(write)

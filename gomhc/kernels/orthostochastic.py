@@ -27,7 +27,8 @@ def orthostochastic(logits: Float[Tensor, "*batch p"], num_streams: int, express
 
 def saturated(logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch p"]:
     """Logits between -SATURATION and SATURATION, with zero gradient beyond."""
-    return logits.clamp(-SATURATION, SATURATION)
+    limit = min(SATURATION, torch.finfo(logits.dtype).max)
+    return logits.clamp(-limit, limit)
 
 
 def skew(logits: Float[Tensor, "*batch p"], size: int) -> Float[Tensor, "*batch n n"]:

@@ -25,7 +25,7 @@ def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"])
 
     def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         flat = x.flatten(-2)
-        return row_product(flat, w.mT), flat.square().mean(-1, keepdim=True)
+        return row_product(flat, w.mT), never_alone(lambda x: x.square().mean(-1, keepdim=True), flat, inner=1)
 
     return _in_precision(function, streams, weight)
 
@@ -34,8 +34,9 @@ def read(streams: Float[Tensor, "*batch d c"], weights: Float[Tensor, "*#batch d
     """The weighted sum of the streams."""
 
     def function(x: Tensor, r: Tensor) -> Tensor:
-        return (r[..., None, :] @ x).squeeze(-2)
+        return never_alone(torch.matmul, r[..., None, :], x, inner=2).squeeze(-2)
 
+    weights = weights.expand(*streams.shape[:-2], weights.shape[-1])  # or all tokens would be one product
     return _in_precision(function, streams, weights).to(streams.dtype)
 
 
@@ -54,12 +55,23 @@ def read_dynamic(
     return read(streams, sigmoid(weights) + read_offset), 2 * sigmoid(write_weights), mix_logits
 
 
+def never_alone(function: Callable[..., Tensor], *tensors: Tensor, inner: int) -> Tensor:
+    """Call with one token as if there were two of it: torch shares the work on a single one out among threads.
+
+    `inner` is the number of dimensions that belong to a token.
+    """
+    if torch.compiler.is_compiling() or tensors[0].shape[:-inner].numel() != 1:
+        return function(*tensors)
+    return function(*(torch.stack((tensor, tensor)) for tensor in tensors))[0]
+
+
 def sigmoid(x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     """1 / (1 + exp(-x)), as the softmax of (x, 0).
 
     torch.sigmoid rounds what is left over from whole vectors in another way, so that a token's value would depend on
     its place.
     """
+    x = x.clamp(max=torch.finfo(x.dtype).max)  # the softmax of infinity is NaN
     return torch.stack((x, torch.zeros_like(x)), dim=-1).softmax(-1)[..., 0]
 
 
@@ -78,8 +90,9 @@ def write(
     """out_i = sum_j mix_ij streams_j + weights_i output: `mix` is applied as in the paper, not its transpose."""
 
     def function(x: Tensor, b: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        return b @ x + w[..., :, None] * y[..., None, :]
+        return never_alone(torch.matmul, b, x, inner=2) + w[..., :, None] * y[..., None, :]
 
+    mix = mix.expand(*streams.shape[:-2], *mix.shape[-2:])
     return _in_precision(function, streams, mix, weights, output).to(streams.dtype)
 
 

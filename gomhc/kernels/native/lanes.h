@@ -338,7 +338,7 @@ static uint32_t run(const Map &task, int64_t start, int count, uint32_t lanes, T
         const float *const logits = task.logits + first * p;
         load<T>(matrix.logits, logits, p, count - done);
         if (PIVOTS) matrix.saturate();
-        if (task.grad_logits == nullptr) {
+        if (!task.back) {
             const auto loose = matrix.forward();
             if (!PIVOTS) wanted &= at_most<T>(limit, loose);
             store<T>(task.matrix + first * dd, matrix.image, dd, wanted);

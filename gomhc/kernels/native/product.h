@@ -50,6 +50,12 @@ template <int T> static void project_tile(const Product &task, int64_t token, F 
             dot_tile<T, WIDE>(packed, task.weight + row * c + from, c, steps, k, sums + row);
         for (; row < k; row++) dot_tile<T, 1>(packed, task.weight + row * c + from, c, steps, k, sums + row);
     }
+    if (whole < c)
+        for (int t = 0; t < T; t++) {
+            const F numbers = load_some(x + t * c + whole, c - whole);
+            for (int row = 0; row < k; row++)
+                sums[t * k + row] += numbers * load_some(task.weight + row * c + whole, c - whole);
+        }
     float *const y = task.y + token * k;
     for (int done = 0; done < T * k; done += L) {  // lane after lane, L sums at once
         transpose<F, L>(sums + done);
@@ -57,9 +63,6 @@ template <int T> static void project_tile(const Product &task, int64_t token, F 
         for (int lane = 1; lane < L; lane++) sum += sums[done + lane];
         std::memcpy(y + done, &sum, std::min(L, T * k - done) * sizeof(float));
     }
-    for (int t = 0; whole < c && t < T; t++)
-        for (int row = 0; row < k; row++)
-            for (int64_t i = whole; i < c; i++) y[t * k + row] += x[t * c + i] * task.weight[row * c + i];
 }
 
 static void project(const Product &task, int64_t first, int64_t last) {
@@ -93,12 +96,11 @@ template <int T> static void spread_block(const Product &task, int64_t token, in
     int64_t i = from;
     for (; i + WIDE * L <= to; i += WIDE * L) spread_tile<T, WIDE>(task, x + i, task.weight + i, y);
     for (; i + L <= to; i += L) spread_tile<T, 1>(task, x + i, task.weight + i, y);
-    for (; i < to; i++)
-        for (int t = 0; t < T; t++) {
-            float sum = x[t * c + i];
-            for (int row = 0; row < task.k; row++) sum += y[row * T + t] * task.weight[row * c + i];
-            x[t * c + i] = sum;
-        }
+    for (int t = 0; i < to && t < T; t++) {  // what is left of a vector
+        F sum = load_some(x + t * c + i, to - i);
+        for (int row = 0; row < task.k; row++) sum += y[row * T + t] * load_some(task.weight + row * c + i, to - i);
+        std::memcpy(x + t * c + i, &sum, (to - i) * sizeof(float));
+    }
 }
 
 static void spread(const Product &task, int64_t first, int64_t last) {

@@ -15,6 +15,11 @@ static inline F load_floats(const float *from) {
     return vector;
 }
 static inline void store_floats(float *to, F vector) { std::memcpy(to, &vector, sizeof(F)); }
+static inline F load_some(const float *from, int64_t count) {  // zeros behind them
+    F vector{};
+    std::memcpy(&vector, from, count * sizeof(float));
+    return vector;
+}
 static inline float total(F vector) {
     float sum = 0;
     for (int lane = 0; lane < L; lane++) sum += vector[lane];
@@ -153,12 +158,12 @@ template <int D> static void write_backward(const Write &task, int64_t token) {
 
 template <int D> static void read_tokens(const Read &task, int64_t first, int64_t last) {
     for (int64_t token = first; token < last; token++)
-        task.grad_x ? read_backward<D>(task, token) : read_forward<D>(task, token);
+        task.back ? read_backward<D>(task, token) : read_forward<D>(task, token);
 }
 
 template <int D> static void write_tokens(const Write &task, int64_t first, int64_t last) {
     for (int64_t token = first; token < last; token++)
-        task.grad_x ? write_backward<D>(task, token) : write_forward<D>(task, token);
+        task.back ? write_backward<D>(task, token) : write_forward<D>(task, token);
 }
 
 static void read(const Read &task, int64_t first, int64_t last) {

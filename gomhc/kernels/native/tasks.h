@@ -12,16 +12,16 @@ constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;  // an eighth of fl
 constexpr float SATURATION = 1 << 20;                         // a larger logit counts as this one
 constexpr int LARGEST = 64;             // rows of a rotation, and streams
 
-// In backward `matrix` holds the gradient at what it holds after forward.
+// With `back` set, `matrix` holds the gradient at what it holds after forward, and so do others below.
 struct Map {
     const float *logits;  // (count, p)
     float *matrix;        // (count, d, d)
-    float *grad_logits;   // (count, p); null in forward
+    float *grad_logits;   // (count, p); for backward
     int64_t count;
-    int d, s;
+    int d, s, back;
 };
 
-// y = x W^T; where `back` is set, x += y W.
+// y = x W^T; with `back` set, x += y W.
 struct Product {
     float *x;             // (tokens, c)
     const float *weight;  // (k, c)
@@ -30,21 +30,21 @@ struct Product {
     int k, back;
 };
 
-// In backward `input`, `write` and `mix` hold the gradients of what they hold after forward.
+// In backward `input`, `write` and `mix` hold gradients.
 struct Read {
     const float *x, *projection, *scale, *bias;          // (tokens, d, c), (tokens, k), (k), (k)
     float *input, *write, *mix, *inverse_rms;            // (tokens, c), (tokens, d), (tokens, k - 2d), (tokens)
-    float *grad_x, *grad_projection, *grad_logits;       // as x, (tokens, k) twice; null in forward
+    float *grad_x, *grad_projection, *grad_logits;       // as x, (tokens, k) twice; for backward
     int64_t tokens, c;
-    int d, k;
+    int d, k, back;
     float offset, epsilon;
 };
 
-// In backward `out` holds the gradient at what it holds after forward.
+// In backward `out` holds the gradient.
 struct Write {
     const float *x, *mix, *weights, *y;                  // (tokens, d, c), (tokens, d, d), (tokens, d), (tokens, c)
     float *out;                                          // (tokens, d, c)
-    float *grad_x, *grad_mix, *grad_weights, *grad_y;    // null in forward
+    float *grad_x, *grad_mix, *grad_weights, *grad_y;    // for backward
     int64_t tokens, c;
-    int d;
+    int d, back;
 };
