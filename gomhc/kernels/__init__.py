@@ -5,7 +5,7 @@ others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/
 
 Every version is batch-invariant: a token's results and gradients are the same, bit for bit, whatever the batch
 is made of besides, wherever the token stands in it, and on any number of threads. In C++ and Triton this holds by
-construction. Read and write in pure torch go through BLAS, which promises nothing: there it holds as far as it was tried.
+construction. Read and write in pure torch go through BLAS, which promises nothing: it holds as far as it was tried.
 """
 
 from __future__ import annotations

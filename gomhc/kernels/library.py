@@ -29,38 +29,39 @@ class Task(ctypes.Structure):
 
     shapes: ClassVar[dict[str, tuple[str, ...]]]
     """Name of a tensor -> the letters of its shape."""
+    numbers: ClassVar[tuple[str, ...]]
+    """Names of its other fields."""
     tensors: list[Tensor]
 
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> Task:
         """Checked, so that no address in it is of anything but the float32 tensor that it should be."""
-        task = cls(**{field[0]: sizes[field[0]] for field in cls._fields_ if field[0] in sizes})
-        task.tensors = []
-        for name, tensor in inputs.items():
-            task.own(name, tensor.contiguous(), sizes)
-        for name, tensor in outputs.items():
-            task.own(name, tensor, sizes)
+        task = cls(**{name: sizes[name] for name in cls.numbers})
+        task.tensors = [tensor.contiguous() for tensor in inputs.values()]
+        task.tensors += outputs.values()
+        for name, tensor in zip((*inputs, *outputs), task.tensors, strict=True):
+            shape = tuple([sizes[letter] for letter in cls.shapes[name]])
+            if (
+                tensor.shape != shape
+                or tensor.dtype != torch.float32
+                or tensor.device.type != "cpu"
+                or not tensor.is_contiguous()
+            ):
+                raise ValueError(
+                    f"{name} must be float32 on the CPU, contiguous where it is written to, of shape "
+                    f"({', '.join(cls.shapes[name])}) = {shape}, got {tensor.dtype} on {tensor.device}, of shape "
+                    f"{tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
+                )
+            setattr(task, name, tensor.data_ptr())
         return task
-
-    def own(self, name: str, tensor: Tensor, sizes: dict[str, float]) -> None:
-        """Take this tensor under this name."""
-        letters = self.shapes[name]
-        shape = tuple([sizes[letter] for letter in letters])
-        if tensor.shape != shape or tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-            raise ValueError(
-                f"{name} must be float32 on the CPU, of shape ({', '.join(letters)}) = {shape}, got {tensor.dtype} on "
-                f"{tensor.device}, of shape {tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
-            )
-        if not tensor.is_contiguous():
-            raise ValueError(f"{name} is to be written to, so it must be contiguous; got strides {tensor.stride()}")
-        self.tensors.append(tensor)
-        setattr(self, name, tensor.data_ptr())
 
 
 def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[Task]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
     letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
-    return type(name, (Task,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters})
+    return type(
+        name, (Task,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters, "numbers": tuple(numbers)}
+    )
 
 
 # As in native/tasks.h: the same fields in the same order.

@@ -28,27 +28,48 @@ def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Make of a function, which is its version for the CPU, the operator gomhc::<name of the function>."""
 
     def register(function: Callable[..., Any]) -> Any:
-        name, schema = function.__name__, torch.library.infer_schema(function, mutates_args=())
-        _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
-        _library.impl(name, function, "CPU")
-        torch.library.register_fake(f"gomhc::{name}", fake, lib=_library)
-        return getattr(torch.ops.gomhc, name).default
+        schema = torch.library.infer_schema(function, mutates_args=())
+        for name in (function.__name__, _raw(function.__name__)):
+            _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+            _library.impl(name, function, "CPU")
+            torch.library.register_fake(f"gomhc::{name}", fake, lib=_library)
+        return getattr(torch.ops.gomhc, function.__name__).default
 
     return register
+
+
+def _raw(name: str) -> str:
+    """The same operator without a gradient, which the one with a gradient calls."""
+    return f"{name}_without_gradient"
 
 
 def _for_cuda(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function the operator's version for CUDA."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _library.impl(operator.name().removeprefix("gomhc::").removesuffix(".default"), function, "CUDA")
+        for name in (_name(operator), _raw(_name(operator))):
+            _library.impl(name, function, "CUDA")
         return function
 
     return register
 
 
+def _name(operator: Any) -> str:
+    return str(operator.name()).removeprefix("gomhc::")
+
+
 def _with_gradient(operator: Any, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
-    torch.library.register_autograd(operator, backward, setup_context=setup, lib=_library)
+    """Give the operator a gradient, at half of what torch.library.register_autograd takes for a call."""
+    raw = getattr(torch.ops.gomhc, _raw(_name(operator))).default
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = raw(*inputs)
+        setup(ctx, inputs, output)
+        return output
+
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function: Any = type(f"_{_name(operator)}", (torch.autograd.Function,), functions)
+    _library.impl(_name(operator), function.apply, "Autograd")
 
 
 def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Any]:
@@ -108,9 +129,9 @@ def _fake_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressiv
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d)."""
     sizes = _map_sizes(logits, num_streams, expressivity)
-    flat, matrix = _flat(logits, 1), logits.new_empty(sizes["count"], num_streams, num_streams)
-    call("map", {"logits": flat}, {"matrix": matrix}, **sizes, back=0)
-    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+    matrix = logits.new_empty(sizes["count"], num_streams, num_streams)
+    call("map", {"logits": _flat(logits, 1)}, {"matrix": matrix}, **sizes, back=0)
+    return matrix if logits.dim() == 2 else matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
 
 
 @_operator(_fake_map_backward)
@@ -120,7 +141,7 @@ def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, exp
     flat = _flat(logits, 1)
     grad_logits = flat.new_empty(flat.shape)
     call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes, back=1)
-    return grad_logits.reshape(logits.shape)
+    return grad_logits if logits.dim() == 2 else grad_logits.reshape(logits.shape)
 
 
 def _flat(tensor: Tensor, inner: int) -> Tensor:
