@@ -238,7 +238,7 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
     // Unrolled below, so that most of its comparisons are decided when compiling.
     inline V rotation(int i, int j) const { return T(2) * k[i * n() + j] - T(i == j ? 1 : 0); }
 
-    // Returns how far sums are from one.
+    // Returns how far sums are from one: the squares of their distances, added up.
     inline V forward() const {
         invert();
         const int d = this->d(), s = this->s();
@@ -263,11 +263,6 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
         return loose;
     }
 
-    static inline void widen(V &largest, V value) {
-        value = value < V{} ? -value : value;
-        largest = value > largest ? value : largest;
-    }
-
     // Sums are 1 + e, with e what arithmetic left of them; times 1 - e they are one.
     template <bool ROWS> inline void normalize(V &loose) const {
         const int d = this->d();
@@ -275,24 +270,24 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
             V sum{};
             for (int j = 0; j < d; j++) sum += image[ROWS ? i * d + j : j * d + i];
             const V left = T(1) - sum;
-            widen(loose, left);
+            loose += left * left;
             for (int j = 0; j < d; j++) image[ROWS ? i * d + j : j * d + i] *= T(1) + left;
         }
     }
 
-    // How far the squares of a row of Q are from one in sum: 4 (K K^T - K), on the diagonal.
+    // How far the rows of Q are from unit length: 4 (K K^T - K) on the diagonal, squared and added up.
     inline V looseness() const {
         const int size = n();
         V loose{};
         for (int i = 0; i < size; i++) {
             V sum = -k[i * size + i];
             for (int j = 0; j < size; j++) sum += k[i * size + j] * k[i * size + j];
-            widen(loose, T(4) * sum);
+            loose += T(16) * sum * sum;
         }
         return loose;
     }
 
-    // Returns how far the squares of a row are from one in sum.
+    // Returns how far the rows of Q are from unit length.
     inline V backward() const {
         invert();
         const V loose = looseness();
@@ -318,8 +313,13 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
 
 // Lanes, as bits, whose value is at most the limit: not those with NaN.
 template <typename T> static inline uint32_t at_most(T limit, typename Lane<T>::Vector values) {
-    uint32_t lanes = 0;
-    for (int lane = 0; lane < Lane<T>::COUNT; lane++) lanes |= uint32_t(values[lane] <= limit) << lane;
+    const auto within = values <= limit;  // ones in all bits of a lane, or zeros
+    uint64_t words[sizeof(within) / sizeof(uint64_t)], all = ~uint64_t(0);
+    std::memcpy(words, &within, sizeof(within));
+    for (const uint64_t word : words) all &= word;
+    uint32_t lanes = (1u << Lane<T>::COUNT) - 1;
+    if (all != ~uint64_t(0))
+        for (int lane = 0; lane < Lane<T>::COUNT; lane++) lanes &= ~(uint32_t(within[lane] == 0) << lane);
     return lanes;
 }
 
@@ -340,12 +340,12 @@ static uint32_t run(const Map &task, int64_t start, int count, uint32_t lanes, T
         if (PIVOTS) matrix.saturate();
         if (!task.back) {
             const auto loose = matrix.forward();
-            if (!PIVOTS) wanted &= at_most<T>(limit, loose);
+            if (!PIVOTS) wanted &= at_most<T>(limit * limit, loose);
             store<T>(task.matrix + first * dd, matrix.image, dd, wanted);
         } else {
             load<T>(matrix.image, task.matrix + first * dd, dd, count - done);
             const auto loose = matrix.backward();
-            if (!PIVOTS) wanted &= at_most<T>(limit, loose);
+            if (!PIVOTS) wanted &= at_most<T>(limit * limit, loose);
             if (PIVOTS) {
                 load<T>(matrix.h, logits, p, count - done);
                 matrix.stop_saturated(matrix.h);

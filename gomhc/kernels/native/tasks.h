@@ -5,12 +5,13 @@
 
 // Elimination without pivots loses digits with the logits: as their square where none is zero, and as a higher power where
 // many are. So a matrix is computed in float lanes, where that is not good enough in double lanes, and where that is not
-// in double with pivots. Good enough: the squares of the entries of each row of its rotation sum to one within LOOSE.
+// in double with pivots. Good enough: the distances of its sums, or in backward of the rows of its rotation, from one are
+// within LOOSE, as the root of the sum of their squares.
 // Beyond the limits nothing is tried that would hardly succeed.
-constexpr float FLOAT_LIMIT = 4.5f, FLOAT_LOOSE = 0x1p-18f;   // 32 eps
-constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;  // an eighth of float's eps
-constexpr float SATURATION = 1 << 20;                         // a larger logit counts as this one
-constexpr int LARGEST = 64;             // rows of a rotation, and streams
+constexpr float FLOAT_LIMIT = 4.5f, FLOAT_LOOSE = 0x1.4p-18f;  // 40 eps
+constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;   // an eighth of float's eps
+constexpr float SATURATION = 1 << 20;                          // a larger logit counts as this one
+constexpr int LARGEST = 64;                                    // rows of a rotation, and streams
 
 // With `back` set, `matrix` holds the gradient at what it holds after forward, and so do others below.
 struct Map {
