@@ -377,8 +377,8 @@ def test_constants_are_those_of_the_header():
     header = (KERNELS / "native" / "tasks.h").read_text()
     constants = dict(re.findall(r"([A-Z_]+) = ([^,;]+)[,;]", header))
     assert int(constants["LARGEST"]) == boundary.LARGEST
-    assert constants["SATURATION"] == "1 << 20"
-    assert kernels.plain_map.SATURATION == 2.0**20
+    assert constants["SATURATION"] == "1 << 16"
+    assert kernels.plain_map.SATURATION == 2.0**16
 
 
 def test_a_second_openmp_library_with_a_space_in_its_path_that_is_deleted_does_no_harm(tmp_path):

@@ -10,7 +10,7 @@
 // Beyond the limits nothing is tried that would hardly succeed.
 constexpr float FLOAT_LIMIT = 4.5f, FLOAT_LOOSE = 0x1.4p-18f;  // 40 eps
 constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;   // an eighth of float's eps
-constexpr float SATURATION = 1 << 20;                          // a larger logit counts as this one
+constexpr float SATURATION = 1 << 16;                          // a larger logit counts as this one
 constexpr int LARGEST = 64;                                    // rows of a rotation, and streams
 
 // With `back` set, `matrix` holds the gradient at what it holds after forward, and so do others below.
