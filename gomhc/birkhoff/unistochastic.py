@@ -57,7 +57,8 @@ class Unistochastic(Parametrization):
         x, upper = skew(skew_logits, n), upper_triangle(symmetric_logits, n, offset=0)
         y = upper + upper.triu(1).mT
         a = torch.cat((torch.cat((x, -y), dim=-1), torch.cat((y, x), dim=-1)), dim=-2)
-        real, imaginary = cayley(a)[..., :n].split(n, dim=-2)
+        q = cayley(a)  # two copies of U, which differ by rounding: their mean keeps rows and columns alike
+        real, imaginary = (q[..., :n, :n] + q[..., n:, n:]) / 2, (q[..., n:, :n] - q[..., :n, n:]) / 2
         b = blockwise_squared_norm(real, self.num_streams) + blockwise_squared_norm(imaginary, self.num_streams)
         return b.to(logits.dtype)
 

@@ -51,7 +51,7 @@ def cayley(a: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
     """
     identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     k = torch.linalg.inv_ex(identity + a).inverse  # inv would raise for a whole batch when one element holds NaN
-    return polish(polish(2 * k - identity))  # the inverse may be off by 1e-7 where logits of all sizes meet
+    return polish(2 * k - identity)
 
 
 def polish(q: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
