@@ -31,7 +31,7 @@ def test_integer_and_complex_logits(parametrization):
 @pytest.mark.parametrize("cls", gomhc.PARAMETRIZATIONS.values(), ids=gomhc.PARAMETRIZATIONS)
 def test_number_of_streams_below_one(cls):
     for num_streams in (0, -1, 2.0, "4"):
-        with pytest.raises(ValueError, match=f"{cls.__name__} needs num_streams to be a whole number >= 1"):
+        with pytest.raises(ValueError, match=f"num_streams of {cls.__name__} must be a whole number of at least 1"):
             cls(num_streams=num_streams)
 
 
@@ -43,7 +43,7 @@ def test_counts_below_one():
         (LinearSinkhorn, "num_iterations"),
         (Average, "num_terms"),
     ):
-        with pytest.raises(ValueError, match=f"{field} to be a whole number >= 1, got 0"):
+        with pytest.raises(ValueError, match=f"{field} of {cls.__name__} must be a whole number of at least 1, got 0"):
             cls(num_streams=4, **{field: 0})
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from gomhc.data import corpora
 from gomhc.data.corpora import Files, Split, Stories, documents
-from gomhc.data.download import Remote, sha256
+from gomhc.data.download import Remote
 from gomhc.data.stories import stories
 from gomhc.data.tokenizers import BytePairTokenizer, CharacterTokenizer, from_description
 from gomhc.data.tokens import batch, evaluation_windows, prepare
+from gomhc.files import sha256
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_tables = pytest.mark.skipif(not (SHARED / "gpt2").exists(), reason="GPT-2's tables are not beside the project")

@@ -12,8 +12,9 @@ import torch
 from gomhc.experiments import schedule
 from gomhc.experiments.experiment import Experiment, Run
 from gomhc.experiments.registry import EXPERIMENTS
+from gomhc.files import Damaged, seal, unseal
 from gomhc.results import code_version
-from gomhc.results.record import DamagedRecord, Store, only, select
+from gomhc.results.record import Store, only, select
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +76,9 @@ def test_record_whose_numbers_were_moved_to_another_configuration_is_damaged(tmp
     store = Store(tmp_path)
     list(schedule.perform([task(3.0)], store, jobs=1))
     path = store.path("halves", task(3.0).key)
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps({**values, "configuration": {"number": 5.0, "seed": 0}}))
-    with pytest.raises(DamagedRecord, match="another record"):
+    values = unseal(path.read_bytes())
+    path.write_text(seal({**values, "configuration": {"number": 5.0, "seed": 0}}))
+    with pytest.raises(Damaged, match="another record"):
         store.load("halves", task(3.0).key)
 
 

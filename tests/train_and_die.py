@@ -20,7 +20,7 @@ run, recipe, when = Path(sys.argv[1]), Recipe(**json.loads(Path(sys.argv[2]).rea
 execution = Execution(device="cpu", parallel=sys.argv[4] if len(sys.argv) > 4 else "ddp")  # type: ignore[arg-type]
 kind, _, number = when.partition(":")
 
-update, flush = loop.Trainer.update, checkpoint._flush
+update, flush = loop.Trainer.update, checkpoint.flush
 
 
 def dying_update(trainer: loop.Trainer) -> None:
@@ -39,7 +39,7 @@ def dying_flush(path: Path) -> None:
 if kind == "step":
     loop.Trainer.update = dying_update  # type: ignore[method-assign]
 elif kind == "write":
-    checkpoint._flush = dying_flush
+    checkpoint.flush = dying_flush
 torch.set_num_threads(1)
 done = resume(run, execution) if checkpoint.steps(run) else train(recipe, run, execution)
 print(f"done {done}")

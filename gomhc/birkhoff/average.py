@@ -40,6 +40,8 @@ class Average(Parametrization):
         require_positive(self, "num_terms")
         if self.term is None:
             object.__setattr__(self, "term", Orthostochastic(num_streams=self.num_streams, expressivity=1))
+        if not isinstance(self.term, Parametrization):
+            raise ValueError(f"term must be a parametrization, such as Orthostochastic(...), got {self.term!r}")
         if self.part.num_streams != self.num_streams:
             raise ValueError(
                 f"num_streams={self.num_streams} but the averaged term has {self.part.num_streams}; "

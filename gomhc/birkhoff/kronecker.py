@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,10 @@ class Kronecker(Parametrization):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.factors, list | tuple) or not all(map(_is_factor, self.factors)):
+            raise ValueError(
+                f"factors must be whole numbers or parametrizations in parentheses, such as (2, 2), got {self.factors!r}"
+            )
         factors = tuple(self.factors) or prime_factors(self.num_streams)
         sizes = tuple(factor if isinstance(factor, int) else factor.num_streams for factor in factors)
         if math.prod(sizes) != self.num_streams:
@@ -90,6 +94,10 @@ class Kronecker(Parametrization):
 
     def _split(self, logits: Tensor) -> tuple[Tensor, ...]:
         return logits.split([part.num_logits for part in self.parts], dim=-1)
+
+
+def _is_factor(factor: Any) -> bool:
+    return isinstance(factor, Parametrization) or (type(factor) is int and factor >= 1)
 
 
 def kronecker_product(a: Float[Tensor, "*batch i i"], b: Float[Tensor, "*batch j j"]) -> Float[Tensor, "*batch d d"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from dataclasses import fields
 from typing import Any
 
@@ -24,12 +25,13 @@ def named(name: str, num_streams: int) -> Parametrization:
 def _options(text: str) -> dict[str, Any]:
     """`a=1,b=word,c=(2,3)` as a dictionary."""
     try:
-        call = ast.parse(f"f({text})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args:
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+            call = ast.parse(f"f({text})", mode="eval").body
+        names = [keyword.arg for keyword in call.keywords] if isinstance(call, ast.Call) else [None]
+        if not isinstance(call, ast.Call) or call.args or None in names or len(set(names)) < len(names):
             raise ValueError
         return {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise ValueError(f"options must look like expressivity=3,rotation=givens, got {text!r}") from None
 
 

@@ -18,7 +18,11 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
+from gomhc.checks import require_choice
 from gomhc.kernels.orthostochastic import blockwise_squared_norm, saturated
+
+MOST_LOGITS = 2**22
+"""Logits of matrices that are made at once while a start is searched: a few hundred megabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +49,8 @@ class Orthostochastic(Parametrization):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "expressivity")
-        if self.rotation not in ROTATIONS:
-            raise ValueError(f"rotation must be one of {', '.join(ROTATIONS)}, got {self.rotation!r}")
-        if self.layout not in ("triangle", "square"):
-            raise ValueError(f"layout must be triangle or square, got {self.layout!r}")
+        require_choice("rotation", self.rotation, ROTATIONS)
+        require_choice("layout", self.layout, ("triangle", "square"))
 
     @property
     def size(self) -> int:
@@ -101,8 +103,7 @@ def near_identity_rotation(parametrization: Parametrization, generator: torch.Ge
         low, high = 1e-6, 1e2
         for _ in range(4):  # each narrows the interval of the first crossing by a hundred or more
             scales = torch.logspace(math.log10(low), math.log10(high), 200, dtype=torch.float64, device=device)
-            diagonal = parametrization.matrix(scales[:, None] * direction).diagonal(dim1=-2, dim2=-1).mean(-1)
-            crossed = (1 - diagonal >= leak).nonzero()
+            crossed = (_leaks(parametrization, direction, scales) >= leak).nonzero()
             if len(crossed) == 0 or crossed[0] == 0:
                 break
             low, high = scales[crossed[0, 0] - 1].item(), scales[crossed[0, 0]].item()
@@ -111,3 +112,10 @@ def near_identity_rotation(parametrization: Parametrization, generator: torch.Ge
         if parametrization.num_streams == 1:
             return direction
     raise RuntimeError(f"no direction reaches the leak of {parametrization}; use a smaller initial_leak")
+
+
+def _leaks(parametrization: Parametrization, direction: Tensor, scales: Tensor) -> Tensor:
+    """The leak of the image of each multiple of `direction`; large matrices are made a few at a time."""
+    parts = scales.split(max(1, MOST_LOGITS // max(1, len(direction))))
+    images = (parametrization.matrix(part[:, None] * direction) for part in parts)
+    return 1 - torch.cat([image.diagonal(dim1=-2, dim2=-1).mean(-1) for image in images])

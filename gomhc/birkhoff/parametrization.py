@@ -16,8 +16,11 @@ from torch import Tensor
 
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
+from gomhc.checks import LARGEST_WHOLE, require_number, require_whole
 from gomhc.kernels.precision import at_least_float32, without_autocast
 
+MOST_STREAMS = 1024
+"""Streams that a matrix mixes at most; no network has had more than 32."""
 FIT_TOLERANCE = 1e-3
 """How far the sums of a matrix handed to `fit` may be from one, unless its dtype is coarser than that."""
 
@@ -58,11 +61,8 @@ class Parametrization(ABC):
     """Its name in `gomhc.PARAMETRIZATIONS` and on the command line."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "num_streams")
-        if not 0 < self.initial_leak <= 0.5:
-            raise ValueError(
-                f"initial_leak must be in (0, 0.5], got {self.initial_leak}; on the identity nothing learns"
-            )
+        require_positive(self, "num_streams", most=MOST_STREAMS)
+        require_number("initial_leak", self.initial_leak, above=0, most=0.5)  # on the identity nothing learns
 
     @property
     @abstractmethod
@@ -159,9 +159,6 @@ def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
     return bool((marginal_error(matrix.double()) <= tolerance).all() and (matrix >= -tolerance).all())
 
 
-def require_positive(parametrization: Parametrization, *fields: str) -> None:
-    """Each of these fields counts something: whole and at least one."""
-    for name in fields:
-        value = getattr(parametrization, name)
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{type(parametrization).__name__} needs {name} to be a whole number >= 1, got {value!r}")
+def require_positive(parametrization: Parametrization, field: str, most: int = LARGEST_WHOLE) -> None:
+    """This field counts something: whole and at least one."""
+    require_whole(f"{field} of {type(parametrization).__name__}", getattr(parametrization, field), 1, most)

@@ -32,7 +32,7 @@ def require_listed(num_streams: int) -> None:
     """Raise where there are too many permutations to list."""
     if num_streams > LARGEST:
         raise ValueError(
-            f"num_streams={num_streams} has {math.factorial(num_streams):,} permutations; at most {LARGEST} streams "
+            f"num_streams={num_streams} has {num_streams}! permutations; at most {LARGEST} streams "
             f"({math.factorial(LARGEST):,}) are supported; use Orthostochastic, Transportation or Kronecker instead"
         )
 

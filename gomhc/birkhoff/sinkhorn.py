@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.checks import require_number
 from gomhc.kernels.orthostochastic import saturated
 
 
@@ -59,6 +60,11 @@ class Sinkhorn(IteratedNormalization):
 
     epsilon: float | None = None
     """None for mHC's form; a number for DeepSeek-V4's, which adds it (1e-6 there)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon is not None:
+            require_number("epsilon", self.epsilon, least=0)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = saturated(logits).unflatten(-1, (self.num_streams, self.num_streams))

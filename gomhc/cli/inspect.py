@@ -17,7 +17,7 @@ from gomhc import inspection
 from gomhc.cli.terminal import needs, write_json
 from gomhc.inspection.findings import findings
 from gomhc.report.inspection_table import inspection_table
-from gomhc.results.record import write_atomically
+from gomhc.files import write_atomically
 from gomhc.training import load_run
 
 SAMPLE_TEXT = (

@@ -20,7 +20,7 @@ from gomhc.judge.store import Question, Store
 from gomhc.judge.stories import Story, load_openings
 from gomhc.judge.tables import all_tables
 from gomhc.report import judge_tables
-from gomhc.results.record import write_atomically
+from gomhc.files import write_atomically
 
 if TYPE_CHECKING:
     from gomhc.report.page import Page

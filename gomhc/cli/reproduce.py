@@ -19,7 +19,8 @@ from gomhc.cli.terminal import MOST_LINES, needs
 from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.judge.judgement import FILE, Judgement
-from gomhc.results.record import Store, write_atomically
+from gomhc.files import write_atomically
+from gomhc.results.record import Store
 
 if TYPE_CHECKING:
     from gomhc.experiments.schedule import Done, Task

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gomhc.results.record import write_atomically
+from gomhc.files import write_atomically
 
 T = TypeVar("T")
 MOST_LINES = 40

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,14 +47,13 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
         if training.resume is not None:
             if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
                 raise ValueError("--resume takes everything but --device, --compile and --parallel from the run")
-            run = training.resume
-            done = trainer.resume(run, training.execution, progress)
+            done = trainer.resume(training.resume, training.execution, progress)
         else:
-            run = training.out or _free_folder(f"runs/{training.recipe.mixing.partition(':')[0]}")
-            done = trainer.train(training.recipe, run, training.execution, progress)
+            done = trainer.train(training.recipe, training.out, training.execution, progress)
     if int(os.environ.get("RANK", 0)) == 0:
-        print(f"wrote {run} ({done} steps)")
-        print(f"gomhc train --resume {run}" if done < progress.recipe.steps else f"gomhc sample {run}")
+        print(f"wrote {progress.run} ({done} steps)")
+        again = f"gomhc train --resume {progress.run}"
+        print(again if done < progress.recipe.steps else f"gomhc sample {progress.run}")
 
 
 def with_recipe(arguments: Sequence[str]) -> list[str]:
@@ -67,8 +65,3 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
 
 def _is_option(argument: str) -> bool:
     return argument.startswith("-") and argument not in ("-h", "--help")
-
-
-def _free_folder(name: str) -> Path:
-    """The first of name-1, name-2 and so on that does not exist."""
-    return next(path for number in count(1) if not (path := Path(f"{name}-{number}")).exists())

@@ -14,9 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from gomhc.data.download import Remote, sha256
+from gomhc.data.download import Remote
 from gomhc.data.stories import stories
 from gomhc.data.tokenizers import END_OF_TEXT
+from gomhc.files import sha256
 
 HELD_OUT = 20
 """One document in so many is for validation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -10,6 +9,8 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+
+from gomhc.files import sha256
 
 TIMEOUT = 30
 """Seconds without an answer after which a download gives up."""
@@ -59,8 +60,3 @@ class Remote:
                 Path(partial.name).unlink(missing_ok=True)
         return self.path
 
-
-def sha256(path: Path) -> str:
-    """Of the file's content, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gomhc.checks import require_choice
 from gomhc.data.download import Remote
+from gomhc.files import read, sha256
 
 if TYPE_CHECKING:
     import tiktoken
@@ -50,7 +52,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What `from_description` makes it again from."""
+        """What `from_description` makes it again from; differs whenever an encoding could."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ class CharacterTokenizer(Tokenizer):
 
     characters: str
     has_end: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.characters, str) or len(set(self.characters)) < len(self.characters):
+            raise ValueError(f"characters must be text with no character twice, got {str(self.characters)[:100]!r}")
+        if not isinstance(self.has_end, bool):
+            raise ValueError(f"has_end must be true or false, got {self.has_end!r}")
 
     @classmethod
     def of(cls, documents: Iterable[str], has_end: bool) -> CharacterTokenizer:
@@ -101,6 +109,19 @@ class BytePairTokenizer(Tokenizer):
     """GPT-2's 50,257 byte pairs; `source` is a folder with its `vocab.json`, or `gpt2` for a download."""
 
     source: str = "gpt2"
+    sha256: str | None = None
+    """Hash that `vocab.json` must have; None for any."""
+
+    @cached_property
+    def _file(self) -> Path:
+        file = GPT2_VOCABULARY.fetch() if self.source == "gpt2" else Path(self.source) / "vocab.json"
+        if not file.exists():
+            raise ValueError(
+                f"the tokenizer must be character, gpt2, or a folder with GPT-2's vocab.json, got {self.source!r}"
+            )
+        if self.sha256 not in (None, sha256(file)):
+            raise ValueError(f"{file} is not the vocabulary that this run began with; bring that one back")
+        return file
 
     @cached_property
     def _encoding(self) -> tiktoken.Encoding:
@@ -108,16 +129,25 @@ class BytePairTokenizer(Tokenizer):
             import tiktoken
         except ModuleNotFoundError:
             raise ValueError("GPT-2's tokenizer needs tiktoken; install it with: pip install 'gomhc[train]'") from None
-        file = GPT2_VOCABULARY.fetch() if self.source == "gpt2" else Path(self.source) / "vocab.json"
-        if not file.exists():
-            raise ValueError(
-                f"the tokenizer must be character, gpt2, or a folder with GPT-2's vocab.json, got {self.source!r}"
-            )
-        vocabulary = json.loads(file.read_text(encoding="utf-8"))
-        special = {END_OF_TEXT: vocabulary.pop(END_OF_TEXT)}
-        # The numbers are the order in which bytes are joined, so the list of joins (merges.txt) is not needed.
-        ranks = {bytes(_BYTES[character] for character in token): number for token, number in vocabulary.items()}
+        ranks, special = self._vocabulary()
         return tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens=special)
+
+    def _vocabulary(self) -> tuple[dict[bytes, int], dict[str, int]]:
+        """Numbers of byte pairs and of the end of a text.
+
+        They are the order in which bytes are joined, so the list of joins (merges.txt) is not needed.
+        """
+        try:
+            vocabulary = json.loads(read(self._file))
+            special = {END_OF_TEXT: vocabulary.pop(END_OF_TEXT)}
+            ranks = {bytes(_BYTES[character] for character in token): number for token, number in vocabulary.items()}
+            if sorted([*ranks.values(), *special.values()]) != list(range(len(ranks) + 1)):
+                raise ValueError("tokens are not numbered from 0 on")
+            if not all(bytes([byte]) in ranks for byte in range(256)):
+                raise ValueError("a byte has no token")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{self._file} is not GPT-2's vocabulary: {error}") from None
+        return ranks, special
 
     @property
     def vocab_size(self) -> int:
@@ -134,7 +164,7 @@ class BytePairTokenizer(Tokenizer):
         return self._encoding.decode([token for token in tokens if token != self.end_of_text])
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "gpt2", "source": self.source}
+        return {"kind": "gpt2", "source": self.source, "sha256": sha256(self._file)}
 
 
 def _printable_bytes() -> dict[str, int]:
@@ -149,6 +179,14 @@ _BYTES = _printable_bytes()
 
 def from_description(description: dict[str, Any]) -> Tokenizer:
     """The tokenizer that `describe` described."""
-    if description["kind"] == "character":
-        return CharacterTokenizer(description["characters"], description["has_end"])
-    return BytePairTokenizer(description["source"])
+    values = dict(description)
+    kinds: dict[str, type[CharacterTokenizer | BytePairTokenizer]] = {
+        "character": CharacterTokenizer,
+        "gpt2": BytePairTokenizer,
+    }
+    kind = values.pop("kind", None)
+    require_choice("the tokenizer's kind", kind, kinds)
+    try:
+        return kinds[kind](**values)
+    except TypeError as error:
+        raise ValueError(f"this is no description of a tokenizer: {error}") from None

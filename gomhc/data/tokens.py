@@ -7,13 +7,13 @@ processes, with the batches that an undisturbed run would have had.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
-import tempfile
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +21,21 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gomhc.checks import require_choice
 from gomhc.data.corpora import Corpus
 from gomhc.data.download import cache_directory
 from gomhc.data.tokenizers import BytePairTokenizer, CharacterTokenizer, Tokenizer, from_description
+from gomhc.files import Damaged, flush, read_sealed, seal, sha256
+from gomhc.lock import lock
 
 Tokens = NDArray[np.unsignedinteger]
 Batch = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Tokens, and those that follow each of them."""
 
-FORMAT = 2
+FORMAT = 3
 """Of the files on disk; a change makes them anew."""
+SIDES = ("train", "validation")
+ABOUT = "tokens.json"
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,51 @@ class Dataset:
 
 
 def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
-    """The corpus in tokens, made once and then kept in the cache."""
-    key = hashlib.sha256(f"{FORMAT} {corpus.fingerprint} {tokenizer_name}".encode()).hexdigest()[:16]
+    """The corpus in tokens, made once and then kept in the cache; a damaged cache is made again."""
+    key = hashlib.sha256(f"{FORMAT} {corpus.fingerprint} {_identity(tokenizer_name)}".encode()).hexdigest()[:16]
     folder = cache_directory() / "tokens" / key
-    if not (folder / "tokens.json").exists():
-        _encode(corpus, _tokenizer(corpus, tokenizer_name), folder)
-    about = json.loads((folder / "tokens.json").read_text())
-    train, validation = (np.memmap(folder / f"{side}.bin", about["dtype"], "r") for side in ("train", "validation"))
-    return Dataset(from_description(about["tokenizer"]), train, validation, about["fingerprint"])
+    dataset = _load(folder, tokenizer_name)
+    if dataset is not None:
+        return dataset
+    locks = cache_directory() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with lock(locks / key, f"the cache {folder}", wait=True):
+        dataset = _load(folder, tokenizer_name)  # another process may have been faster
+        if dataset is None:
+            _encode(corpus, _tokenizer(corpus, tokenizer_name), folder)
+            dataset = _load(folder, tokenizer_name)
+    assert dataset is not None
+    return dataset
+
+
+def _identity(tokenizer_name: str) -> str:
+    """What encodings depend on beside the corpus."""
+    return "character" if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name).describe()["sha256"]
+
+
+def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
+    """What the cache holds, or None; what is in it is checked."""
+    if not folder.exists():
+        return None
+    try:
+        about = read_sealed(folder / ABOUT)
+        described = from_description(about["tokenizer"])
+        tokenizer = described if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
+        train, validation = (_mapped(folder / f"{side}.bin", about, tokenizer.vocab_size) for side in SIDES)
+        return Dataset(tokenizer, train, validation, about["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"the tokens in {folder} are damaged ({error}); making them again", stacklevel=3)
+        return None
+
+
+def _mapped(file: Path, about: dict[str, Any], vocab_size: int) -> Tokens:
+    if sha256(file) != about["files"][file.name]:
+        raise Damaged(f"{file.name} is not what was written")
+    require_choice("dtype", about["dtype"], ("uint16", "uint32"))
+    tokens: Tokens = np.memmap(file, about["dtype"], "r")
+    if tokens.max() >= vocab_size:
+        raise Damaged(f"{file.name} has a token {tokens.max()}, and there are {vocab_size}")
+    return tokens
 
 
 def _tokenizer(corpus: Corpus, name: str) -> Tokenizer:
@@ -70,12 +112,13 @@ def _from_second(documents: Iterable[str]) -> Iterable[str]:
 
 def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
     """Write both sides beside where they go, and move them there when they are whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix="partial-"))
+    partial = folder.with_name(f"partial-{folder.name}")
+    _remove(partial)
+    partial.mkdir(parents=True)
     try:
         dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
         digest = hashlib.sha256()
-        for side, documents in (("train", corpus.train()), ("validation", corpus.validation())):
+        for side, documents in zip(SIDES, (corpus.train(), corpus.validation()), strict=True):
             with (partial / f"{side}.bin").open("wb") as file:
                 for document in documents:
                     tokens = tokenizer.encode(document)
@@ -86,12 +129,27 @@ def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
                     file.write(content)
                 if file.tell() == 0:
                     raise ValueError(f"the {side} side of the corpus is empty: there must be text to learn from")
-        about = {"dtype": dtype.name, "tokenizer": tokenizer.describe(), "fingerprint": digest.hexdigest()}
-        (partial / "tokens.json").write_text(json.dumps(about))
-        if not folder.exists():  # another process may have been faster
-            partial.rename(folder)
+        about = {
+            "dtype": dtype.name,
+            "tokenizer": tokenizer.describe(),
+            "fingerprint": digest.hexdigest(),
+            "files": {f"{side}.bin": sha256(partial / f"{side}.bin") for side in SIDES},
+        }
+        (partial / ABOUT).write_text(seal(about), encoding="utf-8")
+        for path in (*partial.iterdir(), partial):
+            flush(path)
+        _remove(folder)  # damaged
+        partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Delete a folder, or whatever stands in its place; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def batch(tokens: Tokens, context_length: int, size: int, *, seed: int, step: int) -> Batch:

@@ -22,8 +22,9 @@ import torch
 from joblib import Parallel, delayed
 
 from gomhc.experiments.experiment import Experiment, Run, Scale
+from gomhc.files import Damaged
 from gomhc.results.code_version import code_version
-from gomhc.results.record import DamagedRecord, Record, Store, key_of
+from gomhc.results.record import Record, Store, key_of
 from gomhc.version import __version__
 
 
@@ -86,7 +87,7 @@ def plan(tasks: Sequence[Task], store: Store) -> Plan:
     for task in dict.fromkeys(tasks):
         try:
             record = store.load(task.experiment, task.key)
-        except DamagedRecord as error:
+        except Damaged as error:
             damaged.append(str(error))
             record = None
         if record is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
+from gomhc.checks import require_choice, require_number, require_whole
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, Start, expand, readout
 
 Cache = tuple[Tensor, Tensor]
@@ -49,8 +50,25 @@ class GPTConfig:
     """Whether backward computes the connections and their branches again instead of keeping them."""
 
     def __post_init__(self) -> None:
+        for name in ("num_layers", "num_heads", "num_channels", "context_length", "vocab_size"):
+            require_whole(name, getattr(self, name), 1)
         if self.num_channels % self.num_heads != 0:
-            raise ValueError(f"num_channels={self.num_channels} is no multiple of num_heads={self.num_heads}")
+            raise ValueError(f"num_channels={self.num_channels} is not a multiple of num_heads={self.num_heads}")
+        require_number("dropout", self.dropout, least=0, below=1)
+        require_choice("readout", self.readout, ("mean", "sum", "learned"))
+        require_choice("start", self.start, get_args(Start))
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the model learns, counted without building it."""
+        c, mixing = self.num_channels, self.mixing
+        plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * (12 * c + 13) * c
+        if mixing is None:
+            return plain
+        d = mixing.num_streams
+        connection = mixing.num_parameters(c) if self.dynamic else 2 * d + mixing.num_logits
+        readout = d * d * c + d + 1 if self.readout == "learned" else 0
+        return plain + 2 * self.num_layers * connection + readout
 
 
 class Attention(nn.Module):
@@ -176,6 +194,10 @@ class GPT(nn.Module):
         """
         if tokens.shape[-1] == 0:
             raise ValueError("a text must have at least one token to go on from, got none")
+        require_whole("num_tokens", num_tokens, 0)
+        require_number("temperature", temperature, least=0)
+        if top_k is not None:
+            require_whole("top_k", top_k, 1)
         caches: list[Cache] | None = None
         for _ in range(num_tokens):
             fits = tokens.shape[-1] <= self.config.context_length

@@ -39,6 +39,9 @@ class TrainingProgress(Watcher):
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
+    def opened(self, run: Path) -> None:
+        self.run = run
+
     def started(self, recipe: Recipe, model: GPT, step: int) -> None:
         self.recipe, self.first, self.begin = recipe, step, time.perf_counter()
         size = sum(parameter.numel() for parameter in model.parameters())
@@ -65,9 +68,6 @@ class TrainingProgress(Watcher):
         self.say(f"step {record['step']}: validation loss {record['validation_loss']:.3f}{mean}")
         if record["sample"]:
             self.say(textwrap.indent(record["sample"], "    "))
-
-    def saved(self, folder: Path) -> None:
-        self.folder = folder
 
     def say(self, line: str) -> None:
         """Above the bar, or simply on standard error."""

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
-NOT_NUMERICAL = ("gomhc.results", "gomhc.version", "gomhc.experiments.experiment")
+NOT_NUMERICAL = ("gomhc.results", "gomhc.files", "gomhc.lock", "gomhc.version", "gomhc.experiments.experiment")
 """What experiments import without any number depending on it."""
 
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-
-class DamagedRecord(ValueError):
-    """A file that should be a record and is none; the message names it."""
+from gomhc.files import Damaged, read_sealed, remove_unfinished, seal, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,51 +85,32 @@ class Store:
         return self.folder / experiment / f"{key}.json"
 
     def load(self, experiment: str, key: str) -> Record | None:
-        """The record, None where there is none yet, and a DamagedRecord where the file does not hold it."""
+        """The record, None where there is none yet, and `Damaged` where the file does not hold what was written."""
         path = self.path(experiment, key)
         try:
-            text = path.read_text(encoding="utf-8")
+            values = read_sealed(path)
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise DamagedRecord(f"{path} cannot be read: {error}") from error
-        return _parse(path, text, experiment, key)
+        except OSError as error:
+            raise Damaged(f"{path} cannot be read: {error}") from error
+        if set(values) != {field.name for field in fields(Record)} or not isinstance(values["metrics"], dict):
+            raise Damaged(f"{path} does not have the fields of a record")
+        record = Record(**values)
+        expected = key_of(record.experiment, record.run, record.configuration, record.code_version)
+        if (record.experiment, record.key, expected) != (experiment, key, key):
+            raise Damaged(f"{path} holds another record than its name says")
+        return record
 
     def save(self, record: Record) -> Path:
         """Write it whole or not at all."""
         path = self.path(record.experiment, record.key)
-        write_atomically(path, json.dumps(_finite(asdict(record)), allow_nan=False) + "\n")
+        write_atomically(path, seal(_finite(asdict(record))))
         return path
 
-
-def write_atomically(path: Path, text: str) -> None:
-    """To a temporary file beside it, to the disk, then in its place: who reads sees the old text or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's own is for the owner alone
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _parse(path: Path, text: str, experiment: str, key: str) -> Record:
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DamagedRecord(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict) or set(values) != {field.name for field in fields(Record)}:
-        raise DamagedRecord(f"{path} does not have the fields of a record")
-    record = Record(**values)
-    expected = key_of(record.experiment, record.run, record.configuration, record.code_version)
-    if (record.experiment, record.key) != (experiment, key) or expected != key or not isinstance(record.metrics, dict):
-        raise DamagedRecord(f"{path} holds another record than its name says")
-    return record
+    def remove_unfinished(self) -> None:
+        """Delete what killed writers left half written; only where no other process writes records now."""
+        for folder in self.folder.glob("*"):
+            remove_unfinished(folder, "*.json")
 
 
 def _finite(value: Any) -> Any:

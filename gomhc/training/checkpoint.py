@@ -1,19 +1,20 @@
-"""What of a run survives its death? One folder a checkpoint: whole, or not there.
+"""Checkpoints: one folder each, which is whole or not there.
 
     RUN/checkpoints/step-00000100/
         model.safetensors       weights by name
         optimizer.safetensors   the optimizer's state, by name of the weight
-        state.json              step, recipe, tokenizer, versions, and the SHA-256 of the two others
+        state.json              step, recipe, tokenizer, versions, and the SHA-256 of the two others; sealed
 
 A folder is written beside its place and moved there when everything is on the disk. Nothing in it is executed when it
-is read. Tensors are whole, however many processes wrote them.
+is read, and everything in it is checked. Tensors are whole, however many processes wrote them.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import re
 import shutil
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gomhc.data.download import sha256
+from gomhc.checks import require_whole
+from gomhc.data.tokenizers import from_description
+from gomhc.files import Damaged, flush, read_sealed, seal, sha256
 from gomhc.training.recipe import Recipe
 from gomhc.version import __version__
 
-FORMAT = "gomhc checkpoint 1"
+FORMAT = "gomhc checkpoint 2"
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
-_PARTIAL, _OLD = ".partial-", ".old-"
+_PARTIAL, _OLD, _DAMAGED = ".partial-", ".old-", "damaged-"
+_NAME = re.compile(r"step-(\d{8,})")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that is needed to go on."""
+    """All that is needed to continue a run."""
 
     step: int
     """Updates that were made."""
@@ -44,18 +48,21 @@ class Checkpoint:
     """Its description."""
     data: str
     """Fingerprint of the tokens."""
+    history: tuple[int, str]
+    """Length and SHA-256 of metrics.jsonl when the checkpoint was written."""
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """Where the checkpoint of that step is."""
+    """The folder of the checkpoint of that step."""
     return run / "checkpoints" / f"step-{step:08d}"
 
 
 def steps(run: Path) -> list[int]:
     """The steps of which a run has checkpoints, in order."""
-    return sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
+    folders = (run / "checkpoints").glob("step-*")
+    return sorted(int(name[1]) for path in folders if path.is_dir() and (name := _NAME.fullmatch(path.name)))
 
 
 def save(run: Path, checkpoint: Checkpoint) -> Path:
@@ -63,53 +70,135 @@ def save(run: Path, checkpoint: Checkpoint) -> Path:
     target = folder_of(run, checkpoint.step)
     partial = target.with_name(f"{_PARTIAL}{target.name}")
     try:
-        remove_leftovers(run)
+        remove_surplus(run, checkpoint.recipe.keep)
         partial.mkdir(parents=True)
         _write(partial, checkpoint)
         if target.exists():  # the same step of the same run, resumed: the same content
-            shutil.rmtree(_moved_away(target))
+            shutil.rmtree(_moved(target, _OLD))
         partial.rename(target)
-        _flush(target.parent)
+        flush(target.parent)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        found = steps(run)
-        last = f"the last good one is {folder_of(run, found[-1])}" if found else "there is none yet"
+        kept = steps(run)
+        last = f"the last good one is {folder_of(run, kept[-1])}" if kept else "there is none yet"
         raise OSError(
             error.errno, f"cannot write the checkpoint of step {checkpoint.step} ({error.strerror}); {last}"
         ) from error
-    for step in steps(run)[: -checkpoint.recipe.keep]:
-        shutil.rmtree(_moved_away(folder_of(run, step)))
+    remove_surplus(run, checkpoint.recipe.keep)
     return target
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint in this folder, or the newest of this run; damage is an error that says what to do."""
-    folder = path if (path / STATE).exists() else _newest(path)
-    try:
-        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        if not isinstance(state, dict) or state.get("format") != FORMAT:
-            found = state.get("format") if isinstance(state, dict) else None
-            raise ValueError(f"it should be of the format {FORMAT!r}, and is of {found!r}")
-        for name, digest in state["files"].items():
-            if sha256(folder / name) != digest:
-                raise ValueError(f"{name} is not what was written")
-        return Checkpoint(
-            step=state["step"],
-            recipe=Recipe.from_dict(state["recipe"]),
-            tokenizer=state["tokenizer"],
-            data=state["data"],
-            weights=load_file(folder / WEIGHTS),
-            optimizer=load_file(folder / OPTIMIZER),
-        )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise ValueError(_damaged(path, folder, error)) from error
+    """The checkpoint in this folder, or the newest of this run that can be read; a warning names those that cannot."""
+    if is_checkpoint(path):
+        return _load(path)
+    damage: list[str] = []
+    for step in reversed(steps(path)):
+        try:
+            checkpoint = _load(folder_of(path, step))
+        except Damaged as error:
+            damage.append(str(error))
+            continue
+        for error in damage:
+            warnings.warn(f"{error}; going back to step {step}", stacklevel=2)
+        return checkpoint
+    if damage:
+        raise Damaged(f"{damage[0]}; there is no other one in this run")
+    raise ValueError(f"{path} holds no run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
 
 
-def remove_leftovers(run: Path) -> None:
-    """What a killed process left half written or half deleted."""
+def is_checkpoint(path: Path) -> bool:
+    """Whether this folder is a checkpoint, rather than a run."""
+    return (path / STATE).exists()
+
+
+def set_aside_later(run: Path, step: int) -> None:
+    """Rename checkpoints of later steps, which a resumed run could not read: they are neither used nor counted."""
+    for later in steps(run):
+        if later > step:
+            aside = folder_of(run, later).with_name(f"{_DAMAGED}{folder_of(run, later).name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            _moved(folder_of(run, later), _DAMAGED)
+
+
+def remove_surplus(run: Path, keep: int) -> None:
+    """Delete what a killed process left half written or half deleted, and the oldest checkpoints beyond `keep`."""
     for prefix in (_PARTIAL, _OLD):
         for path in (run / "checkpoints").glob(f"{prefix}*"):
             shutil.rmtree(path)
+    for step in steps(run)[:-keep]:
+        shutil.rmtree(_moved(folder_of(run, step), _OLD))
+
+
+def require_same_tensors(loaded: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """`Damaged` unless names, shapes and dtypes are those of the model that the recipe describes."""
+    different = [name for name in {**expected, **loaded} if _form(loaded.get(name)) != _form(expected.get(name))]
+    if different:
+        name = different[0]
+        came, wanted = _form(loaded.get(name)), _form(expected.get(name))
+        raise Damaged(f"the weights are not those of the recipe's model: {name} should be {wanted}, and is {came}")
+
+
+def _form(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+
+
+def _load(folder: Path) -> Checkpoint:
+    try:
+        state = read_sealed(folder / STATE)
+        if state.get("format") != FORMAT:
+            raise Damaged(f"it should be of the format {FORMAT!r}, and is of {state.get('format')!r}")
+        if set(state["files"]) != {WEIGHTS, OPTIMIZER}:
+            raise Damaged(f"it must have checksums of {WEIGHTS} and {OPTIMIZER}, and has them of {list(state['files'])}")
+        for name, digest in state["files"].items():
+            if sha256(folder / name) != digest:
+                raise Damaged(f"{name} is not what was written")
+        checkpoint = Checkpoint(
+            step=_step(state["step"], folder),
+            recipe=Recipe.from_dict(state["recipe"]),
+            tokenizer=state["tokenizer"],
+            data=str(state["data"]),
+            history=(_count(state["history"]["bytes"]), str(state["history"]["sha256"])),
+            weights=load_file(folder / WEIGHTS),
+            optimizer=load_file(folder / OPTIMIZER),
+        )
+        _require_consistent(checkpoint)
+        return checkpoint
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise Damaged(f"the checkpoint {folder} cannot be read ({error})") from error
+
+
+def _step(step: Any, folder: Path) -> int:
+    """The step that the state says, which must be the one that the folder's name says, if it says any."""
+    name = _NAME.fullmatch(folder.name)
+    if name is not None and int(name[1]) != step:
+        raise Damaged(f"it is of step {step}, and its folder of step {int(name[1])}")
+    return _count(step)
+
+
+def _count(number: Any) -> int:
+    require_whole("a number of it", number, 0)
+    return number
+
+
+def _require_consistent(checkpoint: Checkpoint) -> None:
+    """`Damaged` unless recipe, tokenizer and tensors fit together; checked before anything is built from them.
+
+    The sizes in a recipe could ask for any amount of memory, and those of a file cannot.
+    """
+    recipe, weights, vocabulary = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
+    wanted = recipe.gpt_config(vocabulary.vocab_size).num_parameters
+    size = sum(tensor.numel() for tensor in weights.values())
+    if size != wanted:
+        raise Damaged(f"its recipe is of a model of {wanted:,} parameters, and its weights are {size:,} numbers")
+    if checkpoint.step > recipe.steps:
+        raise Damaged(f"it is of step {checkpoint.step}, and its recipe has {recipe.steps} steps")
+    expected = {
+        f"{name}/{key}": torch.empty((), device="meta") if key == "step" else weight
+        for name, weight in weights.items()
+        for key in ("step", "exp_avg", "exp_avg_sq")
+    }
+    require_same_tensors(checkpoint.optimizer, expected)
 
 
 def _write(folder: Path, checkpoint: Checkpoint) -> None:
@@ -121,39 +210,18 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         "recipe": asdict(checkpoint.recipe),
         "tokenizer": checkpoint.tokenizer,
         "data": checkpoint.data,
+        "history": {"bytes": checkpoint.history[0], "sha256": checkpoint.history[1]},
         "versions": {"gomhc": __version__, "torch": torch.__version__},
         "files": {name: sha256(folder / name) for name in (WEIGHTS, OPTIMIZER)},
     }
-    (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+    (folder / STATE).write_text(seal(state, indent=1), encoding="utf-8")
     for name in (WEIGHTS, OPTIMIZER, STATE):
-        _flush(folder / name)
-    _flush(folder)
+        flush(folder / name)
+    flush(folder)
 
 
-def _flush(path: Path) -> None:
-    """Onto the disk, so that what is moved into place is whole even if the machine stops."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _moved_away(folder: Path) -> Path:
+def _moved(folder: Path, prefix: str) -> Path:
     """A folder is renamed before it is deleted: what is half deleted does not look like a checkpoint."""
-    away = folder.with_name(f"{_OLD}{folder.name}")
+    away = folder.with_name(f"{prefix}{folder.name}")
     folder.rename(away)
     return away
-
-
-def _newest(run: Path) -> Path:
-    found = steps(run)
-    if not found:
-        raise ValueError(f"{run} holds no run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
-    return folder_of(run, found[-1])
-
-
-def _damaged(path: Path, folder: Path, error: Exception) -> str:
-    older = [step for step in steps(path) if folder_of(path, step) != folder]
-    way_out = f"delete it to go on from step {older[-1]}" if older else "there is no other one in this run"
-    return f"the checkpoint {folder} cannot be read ({error}); {way_out}"

@@ -22,6 +22,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from gomhc.checks import require_choice
+
 Parallel = Literal["ddp", "fsdp"]
 """Each process holds the whole model, or a share of it."""
 
@@ -38,6 +40,16 @@ class World:
     def is_main(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.rank == 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the device has, or as many as can be addressed where the system does not say."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_properties(self.device).total_memory
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):  # Windows, and others without these names
+            return 2**63
 
     def share(self, batch: Tensor) -> Tensor:
         """What of a batch is for this process."""
@@ -69,6 +81,9 @@ class World:
 def world(device: str) -> Iterator[World]:
     """Join the processes that torchrun started, or be alone."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    require_choice("device", device, ("auto", "cpu", "cuda"))
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device=cuda needs a GPU that this torch can use, and finds none; use device=cpu or auto")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if kind == "cuda":
         kind = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"

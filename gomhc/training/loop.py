@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,7 +24,8 @@ from gomhc.data import corpora
 from gomhc.data.tokens import Batch, Dataset, batch, evaluation_windows, prepare
 from gomhc.inspection import inspect
 from gomhc.layers import parameter_groups
-from gomhc.models import GPT
+from gomhc.lock import lock
+from gomhc.models import GPT, GPTConfig
 from gomhc.statistics.curves import gradient_jitter
 from gomhc.training import checkpoint, distributed, health
 from gomhc.training.checkpoint import Checkpoint
@@ -32,6 +35,8 @@ from gomhc.training.recipe import Recipe
 from gomhc.training.sampling import stream_text
 from gomhc.training.signals import stop_on_signals
 
+LOCK = ".lock"
+"""The file in the folder of a run that its process holds."""
 BETAS = (0.9, 0.95)
 """Of AdamW, as nanoGPT has them."""
 JITTER_WINDOW = 10
@@ -40,6 +45,9 @@ JITTER_WINDOW = 10
 
 class Watcher:
     """Somebody who is told how a run goes; this one does not care."""
+
+    def opened(self, run: Path) -> None:
+        """When the run has its folder."""
 
     def started(self, recipe: Recipe, model: GPT, step: int) -> None:
         """Before the first step."""
@@ -62,7 +70,7 @@ class NotFinite(ArithmeticError):
 class Execution:
     """Where and how a run is computed; none of it is part of the recipe."""
 
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto (CUDA where there is one), cpu or cuda."""
     compile: bool = False
     """Whether torch.compile makes the model faster first."""
@@ -70,26 +78,91 @@ class Execution:
     """With torchrun: each process holds the whole model (ddp), or a share of it (fsdp)."""
 
 
-def train(recipe: Recipe, run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
-    """Train from the start, in a folder that has no run yet. The number of steps done, fewer if a signal came."""
-    if checkpoint.steps(run):
-        raise ValueError(f"{run} already holds a run; go on with it by --resume {run}, or choose another folder")
-    return _train(recipe, run, None, execution or Execution(), watcher or Watcher())
+def train(
+    recipe: Recipe, run: Path | None = None, execution: Execution | None = None, watcher: Watcher | None = None
+) -> int:
+    """Train from the start, in a folder that has no run yet. The number of steps done, fewer if a signal came.
+
+    Without `run` the folder is a new one: runs/go-1, runs/go-2 and so on.
+    """
+    execution, watcher = execution or Execution(), watcher or Watcher()
+    with distributed.world(execution.device) as world, _new_folder(run, recipe, world) as folder:
+        if checkpoint.steps(folder):
+            raise ValueError(f"{folder} already holds a run; go on with it by --resume {folder}, or choose another")
+        return _train(recipe, folder, None, execution, world, watcher)
 
 
 def resume(run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
-    """Go on with a run from its newest checkpoint, bit for bit."""
-    found = checkpoint.load(run)
-    return _train(found.recipe, run, found, execution or Execution(), watcher or Watcher())
+    """Go on with a run from its newest checkpoint that can be read, bit for bit."""
+    execution, watcher = execution or Execution(), watcher or Watcher()
+    if checkpoint.is_checkpoint(run):
+        raise ValueError(f"{run} is a checkpoint; expected the folder of a run, such as {run.parent.parent}")
+    if not checkpoint.steps(run):
+        raise ValueError(f"{run} holds no run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
+    with distributed.world(execution.device) as world, _locked(run, world):
+        newest = world.first(str(checkpoint.load(run).step) if world.is_main else None)
+        last = checkpoint.load(checkpoint.folder_of(run, int(str(newest))))
+        if world.is_main:
+            checkpoint.set_aside_later(run, last.step)
+            checkpoint.remove_surplus(run, last.recipe.keep)
+        return _train(last.recipe, run, last, execution, world, watcher)
 
 
-def _train(recipe: Recipe, run: Path, last: Checkpoint | None, execution: Execution, watcher: Watcher) -> int:
-    with distributed.world(execution.device) as world, stop_on_signals() as stop:
-        trainer = Trainer(recipe, run, last, execution, world, watcher if world.is_main else Watcher())
+def _train(
+    recipe: Recipe, run: Path, last: Checkpoint | None, execution: Execution, world: World, watcher: Watcher
+) -> int:
+    watcher = watcher if world.is_main else Watcher()
+    watcher.opened(run)
+    with stop_on_signals() as stop:
+        trainer = Trainer(recipe, run, last, execution, world, watcher)
         try:
             return trainer.run_until(lambda: stop.wanted)
         finally:
             trainer.close()
+
+
+@contextmanager
+def _new_folder(run: Path | None, recipe: Recipe, world: World) -> Iterator[Path]:
+    """The folder of a new run, which is ours alone; it is deleted again if nothing comes into it."""
+    if not world.is_main:
+        yield Path(str(world.first(None)))
+        return
+    name = f"runs/{recipe.mixing.partition(':')[0]}"
+    made: list[Path] = []
+    folder = run or next(folder for number in count(1) if _make(folder := Path(f"{name}-{number}"), made))
+    _make(folder, made)
+    with _locked(folder, world):
+        try:
+            world.first(str(folder))
+            yield folder
+        finally:
+            if [path.name for path in folder.iterdir()] == [LOCK]:
+                _remove_empty(folder / LOCK, made)
+
+
+def _make(folder: Path, made: list[Path]) -> bool:
+    """Make a folder and those above it, and add them to `made`; False if another process was faster."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return False
+    made.extend(missing)
+    return True
+
+
+def _remove_empty(file: Path, folders: list[Path]) -> None:
+    """Delete this file and these folders, inner ones first, as far as they are empty."""
+    with suppress(OSError):
+        file.unlink()
+        for folder in folders:
+            folder.rmdir()
+
+
+def _locked(run: Path, world: World) -> AbstractContextManager[None]:
+    return lock(run / LOCK, str(run)) if world.is_main else nullcontext()
 
 
 class Trainer:
@@ -100,18 +173,20 @@ class Trainer:
     ) -> None:
         self.recipe, self.folder, self.world, self.watcher = recipe, run, world, watcher
         self.data = _dataset(recipe, world, last)
+        config = recipe.gpt_config(self.data.tokenizer.vocab_size)
+        _require_memory(recipe, config, world)
         generator = torch.Generator().manual_seed(recipe.seed)
-        self.gpt = GPT(recipe.gpt_config(self.data.tokenizer.vocab_size), generator).to(world.device)
+        self.gpt = GPT(config, generator).to(world.device)
         self.model = distributed.distribute(self.gpt, self.gpt.blocks, world, execution.parallel)
         self.forward: Any = torch.compile(self.model) if execution.compile else self.model
         groups = parameter_groups(self.gpt, recipe.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=BETAS)
         self.step = 0
         if last is not None:
+            checkpoint.require_same_tensors(last.weights, self.gpt.state_dict())
             distributed.scatter(self.model, self.optimizer, last.weights, last.optimizer)
             self.step = last.step
-        run.mkdir(parents=True, exist_ok=True)
-        self.history = History(run, self.step) if world.is_main else None
+        self.history = History(run, self.step, last and last.history) if world.is_main else None
         self.norms = self.history.gradient_norms[-JITTER_WINDOW:] if self.history is not None else []
         if last is None:
             self.save()  # from here on there is something to resume
@@ -211,9 +286,9 @@ class Trainer:
         """A dozen numbers of what the streams do, and the distance of each mix from the identity."""
         if self.gpt.config.mixing is None or tokens.shape[-1] < 2:  # a gradient takes a next token
             return {"mix_distance": {}}
-        found = inspect(self.gpt, tokens.to(self.world.device))
-        distances = zip(found.names, found.distance_to_identity.tolist(), strict=True)
-        return {"mix_distance": dict(distances), **found.summary()}
+        inspection = inspect(self.gpt, tokens.to(self.world.device))
+        distances = zip(inspection.names, inspection.distance_to_identity.tolist(), strict=True)
+        return {"mix_distance": dict(distances), **inspection.summary()}
 
     def sample(self) -> str:
         """A text from its beginning."""
@@ -226,10 +301,10 @@ class Trainer:
         if self.history is not None:
             self.history.flush()
         weights, state = distributed.gather(self.model, self.optimizer)
-        if self.world.is_main:
-            description = self.data.tokenizer.describe()
-            found = Checkpoint(self.step, self.recipe, description, self.data.fingerprint, weights, state)
-            self.watcher.saved(checkpoint.save(self.folder, found))
+        if self.history is not None:
+            tokenizer, data, history = self.data.tokenizer.describe(), self.data.fingerprint, self.history.written
+            state_of_run = Checkpoint(self.step, self.recipe, tokenizer, data, history, weights, state)
+            self.watcher.saved(checkpoint.save(self.folder, state_of_run))
         self.world.wait()
 
     def diagnosis(self, what: str) -> str:
@@ -272,6 +347,21 @@ class Trainer:
     def _loss(self, tokens: Tensor, targets: Tensor) -> float:
         device = self.world.device
         return self.gpt(tokens.to(device), targets.to(device))[1].item()
+
+
+def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
+    """Refuse sizes that cannot fit, instead of filling the machine first. The estimate is a lower bound.
+
+    Weights, gradients and AdamW's two moments are four numbers a parameter; the scores of a batch are one a word.
+    """
+    tokens = -(-recipe.batch_size // world.size) * recipe.context_length
+    needed = 4 * (4 * config.num_parameters // world.size + tokens * (config.vocab_size + config.num_channels))
+    if needed > world.memory:
+        raise ValueError(
+            f"a model of {config.num_parameters:,} parameters on batches of {recipe.batch_size} sequences needs more "
+            f"than {needed / 2**30:,.1f} GiB, and there are {world.memory / 2**30:,.1f}; choose a smaller "
+            f"num_channels, num_layers, batch_size or context_length, or a mixing of fewer logits"
+        )
 
 
 def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:

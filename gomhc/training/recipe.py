@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gomhc.birkhoff import Parametrization
 from gomhc.birkhoff.named import named
+from gomhc.checks import require_choice, require_number, require_text, require_whole
 from gomhc.layers import Start
 from gomhc.models import GPTConfig
 
@@ -75,16 +76,17 @@ class Recipe:
     """Of weights, batches and dropout."""
 
     def __post_init__(self) -> None:
-        _ = self.gpt_config(vocab_size=1)
-        positive = "steps batch_size accumulation evaluate_every evaluation_windows save_every keep context_length"
-        for least, names in ((1, positive), (0, "warmup_steps sample_tokens seed")):
-            for name in names.split():
-                if getattr(self, name) < least:
-                    raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
-        if not self.clip > 0:
-            raise ValueError(f"clip must be above 0, got {self.clip}; a large number clips nothing")
+        for name in ("mixing", "corpus", "tokenizer"):
+            require_text(name, getattr(self, name))
+        for name in ("steps", "batch_size", "accumulation", "evaluate_every", "evaluation_windows", "save_every", "keep"):
+            require_whole(name, getattr(self, name), 1)
+        for name in ("warmup_steps", "sample_tokens", "seed"):
+            require_whole(name, getattr(self, name), 0)
+        for name in ("learning_rate", "final_learning_rate", "weight_decay"):
+            require_number(name, getattr(self, name), least=0)
+        require_number("clip", self.clip, above=0)  # a large number clips nothing
+        require_choice("precision", self.precision, ("float32", "bfloat16"))
+        _ = self.gpt_config(vocab_size=1)  # which checks the rest
 
     @property
     def parametrization(self) -> Parametrization | None:
@@ -120,6 +122,8 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:
         """What `dataclasses.asdict` gave; fields of another version are an error."""
+        if not isinstance(values, dict):
+            raise ValueError(f"a recipe is a table of values, got {values!r}")
         if unknown := set(values) - {field.name for field in fields(cls)}:
             raise ValueError(f"the recipe has fields that this version does not know: {', '.join(sorted(unknown))}")
         return cls(**values)

@@ -23,8 +23,9 @@ class Run:
 
 def load_run(directory: Path | str) -> Run:
     """The newest checkpoint of a run, or the one in this folder."""
-    found = checkpoint.load(Path(directory))
-    tokenizer = from_description(found.tokenizer)
-    model = GPT(found.recipe.gpt_config(tokenizer.vocab_size))
-    model.load_state_dict(found.weights)
-    return Run(model.eval(), tokenizer, found.recipe, found.step)
+    newest = checkpoint.load(Path(directory))
+    tokenizer = from_description(newest.tokenizer)
+    model = GPT(newest.recipe.gpt_config(tokenizer.vocab_size))
+    checkpoint.require_same_tensors(newest.weights, model.state_dict())
+    model.load_state_dict(newest.weights)
+    return Run(model.eval(), tokenizer, newest.recipe, newest.step)
