@@ -14,8 +14,9 @@ import os
 import re
 import stat
 import tempfile
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 LARGEST = 2**28
 """Bytes of a JSON file that are read into memory at most; ours have at most a few million."""
@@ -56,6 +57,14 @@ def read(path: Path, most: int = LARGEST) -> bytes:
     return content
 
 
+def read_text(path: Path) -> str:
+    """The content of a text file in UTF-8."""
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text in UTF-8, got other bytes at {error.start}; convert it") from None
+
+
 def read_sealed(path: Path) -> dict[str, Any]:
     """The values of the sealed file at this path."""
     try:
@@ -70,7 +79,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading, unless it is a device or a pipe, from which reading might never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

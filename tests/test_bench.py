@@ -217,7 +217,7 @@ def test_the_default_step_is_that_of_the_papers_model(monkeypatch):
 
 
 def test_options_must_count_something():
-    with pytest.raises(ValueError, match="rounds must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="rounds must be a whole number of at least 1, got 0"):
         bench_step.Step(rounds=0)
 
 

@@ -236,6 +236,29 @@ class TestModelsOfTransformers:
         for name in ("mix_mean", "stream_similarity", "coefficient_gradient", "stream_gradient_share"):
             torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-6)
 
+    def test_hooks_of_accelerate_run_meanwhile_and_stay(self):
+        hooks = pytest.importorskip("accelerate.hooks", reason="needs accelerate")
+        from decoders import with_sinkhorn
+
+        class Counting(hooks.ModelHook):
+            calls = 0
+
+            def pre_forward(self, module, *args, **kwargs):
+                self.calls += 1
+                return args, kwargs
+
+        model, hook = with_sinkhorn(), Counting()
+        expected = inspect(model, text())
+        hooks.add_hook_to_module(model.model.layers[0].attn_hc, hook)
+        patched = model.model.layers[0].attn_hc.forward
+        found = inspect(model, text())
+        assert hook.calls == 1
+        assert model.model.layers[0].attn_hc.forward is patched
+        assert found.names == expected.names
+        torch.testing.assert_close(found.mix_mean, expected.mix_mean, rtol=0, atol=0)
+        model(text())
+        assert hook.calls == 2
+
     def test_hyper_connections_of_deepseek_v4_are_seen_as_their_swapped_twins(self):
         from decoders import with_sinkhorn
 

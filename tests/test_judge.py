@@ -269,7 +269,7 @@ def test_prompts_of_the_user_are_what_the_judge_reads(tmp_path, store):
     protocol = Protocol(prompts=Prompts.load(tmp_path), settings=Settings(temperature=0.3, answer_format="json"))
     questions = evaluation.all_questions(MODELS, ["j"], 1, protocol.key)
     with serve(Judge(questions)) as judge:
-        run(judge, store, questions, protocol)
+        run(judge, store, questions, protocol, concurrency=1)  # so that the first comes first
     request = judge.requests[0]
     system, user = request["messages"]
     assert system == {"role": "system", "content": "Be strict."}
@@ -379,7 +379,7 @@ def test_models_of_our_own_stories_by_characters_know_every_character_of_the_ope
     [
         ({"model": ()}, "at least one judge"),
         ({"model": ("a", "a")}, "none twice"),
-        ({"model": ("a",), "trials": 0}, "trials must be at least 1, got 0"),
+        ({"model": ("a",), "trials": 0}, "trials must be a whole number of at least 1, got 0"),
         ({"model": ("a", "b"), "input_price": (1.0,), "output_price": (1.0, 2.0)}, "each of 2 judges, got 1 and 2"),
         ({"model": ("a",), "input_price": (1.0,)}, "got 1 and 0"),
     ],
@@ -549,8 +549,8 @@ def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):
     [
         (["bad.jsonl"], "error: stories are lines of {.*bad.jsonl: line 2 is something else"),
         (["twice.jsonl"], "error: twice.jsonl must have at least one story and no opening twice, has 2"),
-        (["good.jsonl", "--trials", "0"], "error: trials must be at least 1, got 0"),
-        (["good.jsonl", "--openings", "none.txt"], "error: openings are a text file with one a line; none.txt: "),
+        (["good.jsonl", "--trials", "0"], "error: --trials must be a whole number of at least 1, got 0"),
+        (["good.jsonl", "--openings", "none.txt"], "error: --openings must be a text file with one a line; none.txt: "),
         ([], "error: give at least one RUN"),
     ],
 )

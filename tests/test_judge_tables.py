@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -14,6 +15,7 @@ from browser import assert_sound, needs_chromium, open_page
 from judgements import judgement
 from rich.console import Console
 
+from gomhc.files import unseal
 from gomhc.judge.judgement import Judgement, marks
 from gomhc.judge.tables import all_tables, scores_table
 from gomhc.report import judge_tables
@@ -98,6 +100,12 @@ def test_stories_that_a_model_has_not_written_are_not_missing_and_pairs_are_of_t
     assert pair.differences[1].count == 5
 
 
+def resealed(values):
+    """As somebody else could write them, with a checksum that fits."""
+    body = json.dumps(values)[1:]
+    return f'{{"sha256": "{hashlib.sha256(body.encode()).hexdigest()}",\n{body}'
+
+
 def test_a_judgement_outlives_json():
     found = judgement(missing=0.2)
     copy = Judgement.from_json(found.to_json())
@@ -125,20 +133,20 @@ def test_what_is_no_judgement_is_told(text):
     ],
 )
 def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
-    whole = json.loads(judgement().to_json())
+    whole = unseal(judgement().to_json().encode())
     with pytest.raises(ValueError, match=f"no judgement that gomhc judge wrote: .*{told}"):
-        Judgement.from_json(json.dumps({**whole, name: value}))
+        Judgement.from_json(resealed({**whole, name: value}))
     del whole[name]
     with pytest.raises(ValueError, match=f"there is no '{name}'"):
-        Judgement.from_json(json.dumps(whole))
+        Judgement.from_json(resealed(whole))
 
 
 @pytest.mark.parametrize("score", [0, 11, float("inf"), 10**400])
 def test_a_score_that_no_judge_may_give_is_told(score):
-    whole = json.loads(judgement().to_json())
+    whole = unseal(judgement().to_json().encode())
     whole["scores"][1][0][3][2][1] = score
     with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
-        Judgement.from_json(json.dumps(whole))
+        Judgement.from_json(resealed(whole))
 
 
 def test_a_file_that_is_no_judgement_is_named_with_the_way_out(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -176,8 +177,30 @@ def test_a_saved_model_is_loaded_as_it_was(family, tmp_path):
     assert (tmp_path / "model.safetensors").exists()
 
 
+PICKLED = """
+import sys, torch
+model = torch.load(sys.argv[1], weights_only=False)
+print(torch.load(sys.argv[2]).equal(model(torch.load(sys.argv[3])).logits))
+"""
+
+
 @torch.no_grad()
-def test_a_loaded_model_is_saved_and_loaded_again_also_by_the_auto_classes(tmp_path):
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_whole_model_goes_through_pickle_to_another_process(loaded, tmp_path):
+    model = moved(gomhc.upcycle(decoder()))
+    if loaded:
+        model.save_pretrained(tmp_path)
+        model = gomhc.from_pretrained(tmp_path)
+    expected, files = model(tokens()).logits, [tmp_path / name for name in ("model", "logits", "tokens")]
+    for value, file in zip((model, expected, tokens()), files, strict=True):
+        torch.save(value, file)
+    command = [sys.executable, "-c", PICKLED, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+    assert type(pickle.loads(pickle.dumps(model.config))) is type(model.config)
+
+
+def test_loaded_in_bfloat16_coefficients_and_loaded_again_also_by_the_auto_classes(tmp_path):
     model = moved(gomhc.upcycle(decoder()))
     model.save_pretrained(tmp_path / "first")
     gomhc.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "second")

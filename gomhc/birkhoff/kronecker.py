@@ -37,7 +37,7 @@ class Kronecker(Parametrization):
         super().__post_init__()
         if not isinstance(self.factors, list | tuple) or not all(map(_is_factor, self.factors)):
             raise ValueError(
-                f"factors must be whole numbers or parametrizations in parentheses, such as (2, 2), got {self.factors!r}"
+                f"factors must be whole numbers or parametrizations as in factors=(2, 2), got {self.factors!r}"
             )
         factors = tuple(self.factors) or prime_factors(self.num_streams)
         sizes = tuple(factor if isinstance(factor, int) else factor.num_streams for factor in factors)

@@ -160,5 +160,5 @@ def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
 
 
 def require_positive(parametrization: Parametrization, field: str, most: int = LARGEST_WHOLE) -> None:
-    """This field counts something: whole and at least one."""
+    """A field that counts something must be whole and at least one."""
     require_whole(f"{field} of {type(parametrization).__name__}", getattr(parametrization, field), 1, most)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
 
 try:
     import rich  # noqa: F401
@@ -10,8 +13,18 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"the gomhc command needs {error.name}; install it with: pip install 'gomhc[cli]'")
 
-from gomhc.cli import bench, doctor, exactness, inspect, judge, reproduce, sample, train, version
-from gomhc.training import NotFinite
+from gomhc.cli import bench, doctor, exactness, inspect, judge, mistakes, reproduce, sample, train, version
+
+
+def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The same arguments, and the call is left to the caller: what goes wrong then is no mistake in an option."""
+
+    @wraps(command)
+    def parsed(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return partial(command, *args, **kwargs)
+
+    return parsed
+
 
 app = tyro.extras.SubcommandApp()
 for command in (
@@ -25,18 +38,18 @@ for command in (
     sample.sample,
     inspect.inspect,
 ):
-    app.command(command)
+    app.command(_deferred(command))
 
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, and a mistake of the user is one line."""
-    try:
-        app.cli(
-            prog="gomhc",
-            description="Exact doubly stochastic maps for multi-stream residual networks.",
-            args=train.with_recipe(sys.argv[1:]),
-        )
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
-    except (ValueError, OSError, NotFinite) as error:
-        sys.exit(f"error: {error}")
+    with mistakes.one_line():
+        mistakes.parse(_parse, train.with_recipe(sys.argv[1:]))()
+
+
+def _parse(arguments: Sequence[str]) -> Callable[[], None]:
+    return app.cli(
+        prog="gomhc",
+        description="Exact doubly stochastic maps for multi-stream residual networks. GOMHC_DEBUG=1 shows tracebacks.",
+        args=arguments,
+    )

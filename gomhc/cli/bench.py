@@ -14,6 +14,7 @@ from gomhc.experiments import timing
 from gomhc.experiments.bench_layer import Layer
 from gomhc.experiments.bench_projection import Projection
 from gomhc.experiments.bench_step import Step
+from gomhc.files import require_writable
 from gomhc.report import tables
 from gomhc.version import __version__
 
@@ -29,6 +30,9 @@ def bench(
     if isinstance(benchmark, Projection) and benchmark.grow:
         with needs("report", "--grow"):
             from gomhc.report.figures.growth import growth_plot
+    for file in (benchmark.json, benchmark.plot if isinstance(benchmark, Projection) and benchmark.grow else None):
+        if file is not None:
+            require_writable(file)
     torch.set_num_threads(benchmark.threads)
     contenders = benchmark.contenders()
     turns = timing.turns(contenders, benchmark.rounds)

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import tyro
 
+from gomhc.checks import require_number
 from gomhc.cli.terminal import table_console, with_progress, write_json
 from gomhc.experiments.exactness import num_rows, rows
+from gomhc.files import require_writable
 from gomhc.report import tables
 
 
@@ -22,6 +24,9 @@ def exactness(
         json_file: Also write the rows to this file.
         seconds: The least time that each timing takes; more is steadier.
     """
+    require_number("seconds", seconds, least=0)
+    if json_file is not None:
+        require_writable(json_file)
     found = list(with_progress(rows(seconds), num_rows(), lambda row: f"{row.method} d={row.num_streams}"))
     table_console().print(tables.exactness_table(found))
     if json_file is not None:

@@ -14,10 +14,11 @@ from rich.console import Console
 
 import gomhc
 from gomhc import inspection
+from gomhc.checks import require_whole
 from gomhc.cli.terminal import needs, write_json
+from gomhc.files import read_text, require_writable, write_atomically
 from gomhc.inspection.findings import findings
 from gomhc.report.inspection_table import inspection_table
-from gomhc.files import write_atomically
 from gomhc.training import load_run
 
 SAMPLE_TEXT = (
@@ -49,8 +50,12 @@ def inspect(
     if html is not None:
         with needs("report", "--html"):
             from gomhc.report.inspection_page import inspection_page
+    require_whole("max_tokens", max_tokens, 2)
+    for output in (html, json_file):
+        if output is not None:
+            require_writable(output)
     if file is not None:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     network, encode, longest = _load_model(model)
     found = inspection.inspect(network, torch.tensor([encode(text)[: min(max_tokens, longest)]]))
     console = Console() if sys.stdout.isatty() else Console(width=180)
@@ -75,7 +80,8 @@ def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ModuleNotFoundError:
         sys.exit("models of transformers need gomhc[hf]; install it with: pip install 'gomhc[hf]'")
-    changed = "gomhc" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = json.loads(read_text(folder / "config.json"))
+    changed = isinstance(config, dict) and "gomhc" in config
     load = gomhc.from_pretrained if changed else AutoModelForCausalLM.from_pretrained
     model: Any = load(folder)
     return model, AutoTokenizer.from_pretrained(folder).encode, model.config.max_position_embeddings

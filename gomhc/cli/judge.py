@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gomhc.cli.terminal import needs, table_console, with_progress
+from gomhc.files import write_atomically
 from gomhc.judge import cost, evaluation
 from gomhc.judge.judgement import FILE, Judgement
 from gomhc.judge.options import Options
@@ -20,7 +21,6 @@ from gomhc.judge.store import Question, Store
 from gomhc.judge.stories import Story, load_openings
 from gomhc.judge.tables import all_tables
 from gomhc.report import judge_tables
-from gomhc.files import write_atomically
 
 if TYPE_CHECKING:
     from gomhc.report.page import Page

@@ -15,11 +15,13 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from gomhc.checks import require_choice, require_whole
 from gomhc.cli.terminal import MOST_LINES, needs
 from gomhc.experiments.experiment import Experiment, Scale
 from gomhc.experiments.registry import EXPERIMENTS
+from gomhc.files import remove_unfinished, write_atomically
 from gomhc.judge.judgement import FILE, Judgement
-from gomhc.files import write_atomically
+from gomhc.lock import lock
 from gomhc.results.record import Store
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ SILENCE = 60.0
 def reproduce(
     scale: Scale = "quick",
     out: Path = Path("reproduction"),
-    only: tuple[str, ...] = (),
+    only: tuple[str, ...] | None = None,
     list_experiments: Annotated[bool, tyro.conf.arg(name="list"), tyro.conf.FlagCreatePairsOff] = False,
     jobs: int = os.cpu_count() or 1,
     format: Literal["html", "md"] = "html",
@@ -55,13 +57,28 @@ def reproduce(
         for experiment in experiments:
             print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
         return
-    if jobs < 1:
-        sys.exit(f"--jobs must be at least 1, got {jobs}")
+    require_whole("jobs", jobs, 1)
+    judgement = Judgement.load(out / FILE) if (out / FILE).exists() else None
+    out.mkdir(parents=True, exist_ok=True)
+    with lock(out / ".lock", str(out)):
+        _reproduce(experiments, scale, out, jobs, format, judgement)
+
+
+def _reproduce(
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    out: Path,
+    jobs: int,
+    format: Literal["html", "md"],
+    judgement: Judgement | None,
+) -> None:
+    """Run what has no record yet, and write the page."""
     with needs("report", "reproduce"):
         from gomhc.experiments import schedule
         from gomhc.report import reproduction
-    judgement = Judgement.load(out / FILE) if (out / FILE).exists() else None
+    remove_unfinished(out, "*")
     store = Store(out / "records")
+    store.remove_unfinished()
     planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
     for problem in planned.damaged:
         print(f"damaged record: {problem}; running it again", file=sys.stderr)
@@ -85,13 +102,16 @@ def _ends_with(path: Path, remark: str) -> bool:
     return path.exists() and path.read_bytes().endswith(remark.encode())
 
 
-def _chosen(only: Sequence[str]) -> Sequence[Experiment]:
-    """The experiments of these names, or all."""
+def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
+    """The experiments of these names, or all if there is no choice."""
+    if only is None:
+        return EXPERIMENTS
     names = [experiment.name for experiment in EXPERIMENTS]
-    unknown = [name for name in only if name not in names]
-    if unknown:
-        sys.exit(f"no experiment is called {', '.join(unknown)}; there are: {', '.join(names)}")
-    return [experiment for experiment in EXPERIMENTS if not only or experiment.name in only]
+    if not only:
+        raise ValueError(f"only must be followed by names of experiments, got none; there are: {', '.join(names)}")
+    for name in only:
+        require_choice("only", name, names)
+    return [experiment for experiment in EXPERIMENTS if experiment.name in only]
 
 
 def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:

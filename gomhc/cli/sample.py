@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gomhc.checks import require_number, require_whole
 from gomhc.training import load_run
 from gomhc.training.sampling import stream_text
 
@@ -29,6 +30,11 @@ def sample(
         top_k: Only these many likeliest tokens are drawn from.
         seed: The same seed gives the same text.
     """
+    require_whole("tokens", tokens, 0)
+    require_number("temperature", temperature, least=0)
+    require_whole("seed", seed, 0)
+    if top_k is not None:
+        require_whole("top_k", top_k, 1)
     found = load_run(run)
     print(prompt, end="", flush=True)
     options: dict[str, Any] = {"num_tokens": tokens, "temperature": temperature, "top_k": top_k, "seed": seed}

@@ -59,4 +59,3 @@ class Remote:
             finally:
                 Path(partial.name).unlink(missing_ok=True)
         return self.path
-

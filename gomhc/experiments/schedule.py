@@ -10,7 +10,6 @@ import platform
 import subprocess
 import time
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -19,13 +18,13 @@ from typing import Any
 
 import numpy
 import torch
-from joblib import Parallel, delayed
 
 from gomhc.experiments.experiment import Experiment, Run, Scale
 from gomhc.files import Damaged
 from gomhc.results.code_version import code_version
 from gomhc.results.record import Record, Store, key_of
 from gomhc.version import __version__
+from gomhc.workers import in_processes
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,8 @@ def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     commit = repository_state()  # asked for once: the files may change while this runs
     if together and jobs > 1:
-        # A worker whose memory has grown is replaced by a new one after a run; joblib warns of it, and nothing is lost.
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
-        parallel = Parallel(n_jobs=min(jobs, len(together)), return_as="generator_unordered", batch_size=1)
-        yield from parallel(delayed(_do)(task, store, threads, commit) for task in together)
+        arguments = ((task, store, threads, commit) for task in together)
+        yield from in_processes(_do, arguments, min(jobs, len(together)), in_order=False)
     elif together:
         yield from (_do(task, store, threads, commit) for task in together)
     yield from (_do(task, store, os.cpu_count() or 1, commit) for task in alone)

@@ -19,8 +19,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from gomhc.checks import LARGEST_WHOLE, require_whole
 from gomhc.experiments.memory import peak_megabytes
 
+MOST_THREADS = 1024
+"""Threads that can be asked for; OpenMP ends the process where it cannot start so many."""
 TURN_SECONDS = 0.01
 """A contender that is faster than this runs several times in a turn."""
 
@@ -88,8 +91,8 @@ class Benchmark(ABC):
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if isinstance(value, int) and not isinstance(value, bool):
+                require_whole(name, value, 1, MOST_THREADS if name == "threads" else LARGEST_WHOLE)
 
     @abstractmethod
     def contenders(self) -> list[Contender]:

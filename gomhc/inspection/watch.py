@@ -37,17 +37,19 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
     Meanwhile the connections compute by the plain equations instead of the fused kernels.
     """
     seen: list[Seen] = []
-    watched: list[tuple[nn.Module, str]] = []
+    watched: list[tuple[nn.Module, str, Any]] = []
 
     def replace(module: nn.Module, method: str, function: Callable[..., Any]) -> None:
+        watched.append((module, method, vars(module).get(method)))
         setattr(module, method, function)  # on the instance, in front of the class's own
-        watched.append((module, method))
 
     for name, module in model.named_modules():
         if isinstance(module, Coefficients):
             replace(module, "read", _watched_read(_short(name), module, seen))
         elif is_deepseek_v4(module):
-            replace(module, "forward", _watched_deepseek_v4(_short(name), module, seen))
+            # Hooks of accelerate replace `forward` by a function that calls `_old_forward`.
+            method = "_old_forward" if "_old_forward" in vars(module) else "forward"
+            replace(module, method, _watched_deepseek_v4(_short(name), module, seen))
     if not watched:
         raise ValueError(
             f"{type(model).__name__} has no hyper-connections to look at; "
@@ -56,8 +58,11 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
     try:
         yield seen
     finally:
-        for module, method in watched:
-            delattr(module, method)
+        for module, method, before in watched:
+            if before is None:
+                delattr(module, method)
+            else:
+                setattr(module, method, before)
 
 
 def _watched_read(
@@ -80,9 +85,9 @@ def _watched_deepseek_v4(
     name: str, module: nn.Module, seen: list[Seen]
 ) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
     """The forward of a hyper-connection of DeepSeek-V4; its `comb` is the transpose of mix."""
-    read = _watched_read(name, to_coefficients(module), seen)
 
     def forward(hidden_streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        read = _watched_read(name, to_coefficients(module), seen)  # now: a hook may bring the weights just before
         collapsed, write, mix = read(hidden_streams)
         return write, mix.mT, collapsed
 

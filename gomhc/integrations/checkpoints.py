@@ -29,6 +29,7 @@ from transformers.conversion_mapping import (
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from gomhc.integrations.made_class import Made
 from gomhc.version import __version__
 
 PREFIX = "gomhc_"
@@ -89,8 +90,8 @@ def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
 def _config_class(model_type: str) -> Any:
     """The configuration of a changed model; the Auto classes of transformers know it from now on."""
     original = CONFIG_MAPPING[model_type]
-    values = {"model_type": PREFIX + model_type, "__module__": __name__}
-    config_class: Any = type(f"Gomhc{original.__name__}", (original,), values)
+    values = {"model_type": PREFIX + model_type, "__module__": __name__, "made_by": (_config_class, (model_type,))}
+    config_class: Any = type(f"Gomhc{original.__name__}", (Made, original), values)
     AutoConfig.register(config_class.model_type, config_class)
     # Some models have other names for their weights in files; they keep them.
     renamings = get_checkpoint_conversion_mapping(model_type) or []
@@ -115,5 +116,10 @@ def _model_class(original: Any, config_class: Any) -> Any:
         "__module__": __name__,
         "config_class": config_class,
         "_keep_in_fp32_modules_strict": [*(original._keep_in_fp32_modules_strict or ()), "coefficients"],
+        "made_by": (_model_class_of, (original, config_class.model_type.removeprefix(PREFIX))),
     }
-    return type(original.__name__, (original,), values)
+    return type(original.__name__, (Made, original), values)
+
+
+def _model_class_of(original: Any, model_type: str) -> Any:
+    return _model_class(original, _config_class(model_type))

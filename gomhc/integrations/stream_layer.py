@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.integrations.architectures import Architecture, Chain
+from gomhc.integrations.made_class import Made
 from gomhc.layers import HyperConnection, expand, readout
 
 
@@ -100,4 +101,5 @@ def install(
 @cache
 def _with_streams(layer_class: Any) -> Any:
     """The layer's class with our forward; under its own name, by which transformers places and reports layers."""
-    return type(layer_class.__name__, (StreamLayer, layer_class), {"__module__": __name__})
+    values = {"__module__": __name__, "made_by": (_with_streams, (layer_class,))}
+    return type(layer_class.__name__, (Made, StreamLayer, layer_class), values)

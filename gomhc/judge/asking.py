@@ -20,6 +20,7 @@ from gomhc.judge.answers import MalformedAnswer, parse
 from gomhc.judge.options import Asking
 from gomhc.judge.protocol import Protocol
 from gomhc.judge.store import Answer, Question, Store
+from gomhc.judge.stories import whole_characters
 
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts, unless the endpoint asks for more."""
@@ -27,6 +28,8 @@ LONGEST_WAIT = 900.0
 """Seconds that an endpoint may ask to wait; beyond, it is better to come back later."""
 MOST_SILENT = 5
 """Questions in a row that an endpoint may leave without an answer before it counts as out of reach."""
+MOST_TOKENS = 10**9
+"""Of one answer; an endpoint that counts more does not count."""
 NO_KEY = "none"
 """Servers of one's own need no key, but the client does."""
 REFUSALS = ("content_filter", "content_policy_violation")
@@ -177,7 +180,7 @@ class _Asker:
         try:
             choice = completion.choices[0]
             text, finish = str(choice.message.content or ""), choice.finish_reason
-        except (AttributeError, IndexError, TypeError):
+        except (AttributeError, LookupError, TypeError):
             raise NoAnswer("the endpoint sent no chat completion") from None
         scores, missing, refusal = None, None, getattr(choice.message, "refusal", None)
         if refusal or finish == "content_filter":
@@ -187,7 +190,7 @@ class _Asker:
                 scores = parse(text)
             except MalformedAnswer as error:
                 missing = "cut off" if finish == "length" else str(error)
-        text = self._without_key(text)
+        text = whole_characters(self._without_key(text))
         usage = getattr(completion, "usage", None)
         tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
         return Answer(scores=scores, missing=missing, text=text, input_tokens=tokens_in, output_tokens=tokens_out)
@@ -197,7 +200,7 @@ class _Asker:
         body = getattr(error, "body", None)
         said = body.get("message") if isinstance(body, dict) else None
         line = " ".join(str(said or error.__cause__ or error).split()) or type(error).__name__
-        return self._without_key(line)[:300]
+        return whole_characters(self._without_key(line)[:300])
 
     def _without_key(self, text: str) -> str:
         return text.replace(self.key, "[key]") if self.key != NO_KEY else text
@@ -233,5 +236,5 @@ def retry_after(headers: Any) -> float:
 
 
 def _count(usage: Any, name: str) -> int:
-    found = getattr(usage, name, None)
-    return found if isinstance(found, int) else 0
+    count = getattr(usage, name, None)
+    return count if isinstance(count, int) and 0 <= count <= MOST_TOKENS else 0

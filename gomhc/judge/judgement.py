@@ -5,16 +5,16 @@ j = judge, m = model, o = opening, t = trial, c = criterion
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gomhc.files import read, seal, unseal
 from gomhc.judge.answers import CRITERIA
 from gomhc.statistics import Difference, Estimate, cross_icc3, icc3, mean_and_error, paired_bootstrap, spearman
 
@@ -140,15 +140,14 @@ class Judgement:
     def to_json(self) -> str:
         """All of it; `null` where scores are missing."""
         scores = np.where(np.isnan(self.scores), None, self.scores).tolist()  # type: ignore[call-overload]
-        found: dict[str, Any] = {"criteria": CRITERIA, **vars(self), "scores": scores, "written": self.written.tolist()}
-        return json.dumps(found, indent=1)
+        return seal({"criteria": CRITERIA, **vars(self), "scores": scores, "written": self.written.tolist()}, indent=1)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Judgement:
         """What `to_json` wrote."""
         try:
-            found = json.loads(text)
-            if not isinstance(found, dict) or tuple(found["criteria"]) != CRITERIA:
+            found = unseal(text.encode() if isinstance(text, str) else text)
+            if tuple(found["criteria"]) != CRITERIA:
                 raise ValueError(f"no scores of {', '.join(CRITERIA)}")
             if not all(isinstance(reasons, dict) for reasons in found["reasons"]):
                 raise ValueError("reasons are no counts by name")
@@ -164,7 +163,7 @@ class Judgement:
     def load(cls, file: Path) -> Judgement:
         """What `gomhc judge --out` wrote to this file."""
         try:
-            return cls.from_json(file.read_bytes())
+            return cls.from_json(read(file))
         except ValueError as error:
             raise ValueError(f"{file}: {error}; gomhc judge --out {file.parent} writes it, or move it away") from None
 

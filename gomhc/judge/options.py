@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from gomhc.checks import require_number, require_text, require_whole
 from gomhc.judge.protocol import Settings
 from gomhc.judge.stories import Sampling
+
+MOST_AT_ONCE = 1000
+"""Questions that can be under way at the same time."""
+MOST_TRIALS = 10_000
+"""How often a judge can be asked about a story."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +32,21 @@ class Asking:
     """Seconds before the second attempt; doubled for each further one."""
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"base_url must start with http:// or https://, got {self.base_url}")
-        if self.concurrency < 1 or self.attempts < 1:
-            raise ValueError(f"concurrency and attempts must be at least 1, got {self.concurrency} and {self.attempts}")
-        if not (self.timeout > 0 and self.pause >= 0):
-            raise ValueError(f"timeout must be above 0 and pause at least 0, got {self.timeout} and {self.pause}")
+        if self.base_url is not None and not is_url(self.base_url):
+            raise ValueError(f"base_url must be an address such as http://127.0.0.1:8080/v1, got {self.base_url!r}")
+        require_whole("concurrency", self.concurrency, 1, MOST_AT_ONCE)
+        require_whole("attempts", self.attempts, 1)
+        require_number("timeout", self.timeout, above=0)
+        require_number("pause", self.pause, least=0)
+
+
+def is_url(text: str) -> bool:
+    """Whether this is an address that can be asked: http or https, with a host, and a port that exists."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +78,13 @@ class Options:
     def __post_init__(self) -> None:
         if not self.model or len(set(self.model)) < len(self.model):
             raise ValueError(f"model must name at least one judge and none twice, got {self.model}")
-        if self.trials < 1:
-            raise ValueError(f"trials must be at least 1, got {self.trials}")
+        for name in self.model:
+            require_text("model", name)
+        require_whole("trials", self.trials, 1, MOST_TRIALS)
+        for price in self.input_price:
+            require_number("input_price", price, least=0)
+        for price in self.output_price:
+            require_number("output_price", price, least=0)
         numbers = {len(self.input_price), len(self.output_price)}
         if numbers not in ({0}, {len(self.model)}):
             raise ValueError(

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gomhc.checks import require_number, require_whole
+from gomhc.files import read_text
 from gomhc.judge.answers import SCHEMA
 from gomhc.judge.stories import Story
 
@@ -30,9 +32,11 @@ class Prompts:
         """Read `system.txt` and `user.txt`; by default gomhc's."""
         directory = directory or PROMPTS
         try:
-            system, user = ((directory / name).read_text(encoding="utf-8") for name in ("system.txt", "user.txt"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"prompts are a directory with system.txt and user.txt; {directory}: {error}") from None
+            system, user = (read_text(directory / name) for name in ("system.txt", "user.txt"))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"prompts must be a directory with system.txt and user.txt; {directory}: {error}"
+            ) from None
         if user.count(PLACE) != 1:
             raise ValueError(f"{directory / 'user.txt'} must have {PLACE} once, has it {user.count(PLACE)} times")
         return cls(system=system.strip(), user=user.strip())
@@ -56,8 +60,9 @@ class Settings:
     """The most tokens of an answer; judges that think first may need more."""
 
     def __post_init__(self) -> None:
-        if self.answer_tokens < 1:
-            raise ValueError(f"answer_tokens must be at least 1, got {self.answer_tokens}")
+        require_whole("answer_tokens", self.answer_tokens, 1)
+        if self.temperature is not None:
+            require_number("temperature", self.temperature, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,15 @@
-"""What has been sampled and answered already? One SQLite file, written the moment something arrives."""
+"""Stories that were sampled and answers that came: one SQLite file, written the moment something arrives.
+
+Every row of them ends with a hash of its other values, so that a changed one is noticed when the file is opened.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +17,10 @@ from types import TracebackType
 from gomhc.judge.answers import CRITERIA, Scores
 from gomhc.judge.stories import Story
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE stories (
-    weights TEXT, sampling TEXT, opening TEXT, completion TEXT NOT NULL,
+    weights TEXT, sampling TEXT, opening TEXT, completion TEXT NOT NULL, seal TEXT NOT NULL,
     PRIMARY KEY (weights, sampling, opening)
 );
 CREATE TABLE texts (story TEXT PRIMARY KEY, opening TEXT NOT NULL, completion TEXT NOT NULL);
@@ -22,10 +28,12 @@ CREATE TABLE protocols (protocol TEXT PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE answers (
     judge TEXT, protocol TEXT, story TEXT, trial INTEGER,
     grammar INTEGER, creativity INTEGER, consistency INTEGER, missing TEXT,
-    answer TEXT NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    answer TEXT NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, seal TEXT NOT NULL,
     PRIMARY KEY (judge, protocol, story, trial)
 );
 """
+TABLES = {"stories", "texts", "protocols", "answers"}
+SEALED = ("stories", "answers")
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,15 @@ class Store:
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            self._database = sqlite3.connect(file, timeout=0, isolation_level=None)
+            if file.exists():
+                _require_store(file)
+            self._database = _connect(file)
             self._open()
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise ValueError(f"{file} is in use by another judge; wait for it, or give another --store") from None
             raise ValueError(f"{file} cannot be opened as a store of answers: {error}") from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise ValueError(f"{file} is no store of answers ({error}); give another --store") from None
 
     def __enter__(self) -> Store:
@@ -82,18 +92,33 @@ class Store:
 
     def _open(self) -> None:
         run = self._database.execute
-        run("PRAGMA locking_mode = EXCLUSIVE")  # kept until the file is closed or the process ends, however it ends
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
-        if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+        if version == 0:
             for statement in SCHEMA.split(";"):
                 run(statement)
-            run(f"PRAGMA user_version = {VERSION}")
-        elif version != VERSION:
-            raise ValueError(f"{self.file} is no store of answers of this version; give another --store")
+        elif version == 1:  # before rows had a seal
+            for table in SEALED:
+                run(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+                for number, *row in run(f"SELECT rowid, * FROM {table}").fetchall():
+                    run(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (seal(row[:-1]), number))
+        run(f"PRAGMA user_version = {VERSION}")
         run("COMMIT")
+        self._check()
+
+    def _check(self) -> None:
+        """A ValueError if something in the file is not what was written."""
+        run = self._database.execute
+        damage = [text for (text,) in run("PRAGMA integrity_check(1)") if text != "ok"]
+        for table in SEALED:
+            for *row, written in run(f"SELECT * FROM {table}"):
+                if seal(row) != written:
+                    damage.append(f"a row of {table} was changed: {str(row)[:100]}")
+        if damage:
+            self._database.close()
+            raise ValueError(f"{self.file} is damaged ({damage[0]}); bring a copy of it back, or give another --store")
 
     def stories(self, weights: str, sampling: str) -> list[Story]:
         """What has been sampled from these weights in this way."""
@@ -104,7 +129,7 @@ class Store:
         """Keep what was sampled; all or nothing."""
         rows = [(weights, sampling, story.opening, story.completion) for story in stories]
         self._database.execute("BEGIN")
-        self._database.executemany("INSERT INTO stories VALUES (?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO stories VALUES (?, ?, ?, ?, ?)", [(*row, seal(row)) for row in rows])
         self._database.execute("COMMIT")
 
     def keep_questions(self, protocol: str, text: str, stories: Iterable[Story]) -> None:
@@ -135,4 +160,24 @@ class Store:
         """Keep an answer; on the disk when this returns."""
         scores = answer.scores or (None,) * len(CRITERIA)
         row = (*question.key, *scores, answer.missing, answer.text, answer.input_tokens, answer.output_tokens)
-        self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(row)))
+
+
+def seal(row: Sequence[object]) -> str:
+    """A hash of these values."""
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(file, timeout=0, isolation_level=None)
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")  # kept until it is closed or the process ends, however it ends
+    return database
+
+
+def _require_store(file: Path) -> None:
+    """A ValueError if the file is another program's, of which nothing is changed."""
+    with closing(_connect(file)) as database:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if (version, tables) != (0, set()) and (version not in (1, VERSION) or tables != TABLES):
+        raise ValueError(f"{file} is no store of answers of this version; give another --store")

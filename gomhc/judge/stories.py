@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gomhc.checks import require_number, require_whole
 from gomhc.data.tokenizers import Tokenizer
+from gomhc.files import read_text
 from gomhc.models import GPT
 from gomhc.training import load_run
 
@@ -47,11 +49,10 @@ class Sampling:
     """Of the draws; the same seed gives the same stories."""
 
     def __post_init__(self) -> None:
-        if self.story_tokens < 1 or self.top_k < 1 or self.story_temperature < 0:
-            raise ValueError(
-                "story_tokens and top_k must be at least 1 and story_temperature at least 0, "
-                f"got {self.story_tokens}, {self.top_k} and {self.story_temperature}"
-            )
+        require_whole("story_tokens", self.story_tokens, 1)
+        require_whole("top_k", self.top_k, 1)
+        require_number("story_temperature", self.story_temperature, least=0)
+        require_whole("seed", self.seed, 0, 2**40)
 
     def key(self, openings: Sequence[str]) -> str:
         """A hash of all that the draws depend on but the weights: stories drawn otherwise are other stories."""
@@ -62,9 +63,9 @@ def load_openings(file: Path | None = None) -> list[str]:
     """One opening a line, empty lines do not count; by default gomhc's 70."""
     file = file or OPENINGS
     try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"openings are a text file with one a line; {file}: {error}") from None
+        lines = [line.strip() for line in read_text(file).splitlines()]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"openings must be a text file with one a line; {file}: {error}") from None
     openings = [line for line in lines if line]
     if not openings or len(set(openings)) < len(openings):
         raise ValueError(f"{file} must have at least one opening and none twice, has {len(openings)}")
@@ -81,10 +82,10 @@ def read_stories(file: Path) -> list[Story]:
     """Stories from JSON lines, `{"opening": "...", "completion": "..."}` each."""
     stories = []
     try:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(read_text(file).splitlines(), start=1):
             if line.strip():
                 stories.append(_story(json.loads(line), f"line {number}"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f'stories are lines of {{"opening": "...", "completion": "..."}}, no opening twice; {file}: {error}'
         ) from None
@@ -146,9 +147,9 @@ def _draw(
 def _story(line: Any, place: str) -> Story:
     if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in ("opening", "completion")):
         raise ValueError(f"{place} is something else")
-    return Story(_unicode(line["opening"]), _unicode(line["completion"]))
+    return Story(whole_characters(line["opening"]), whole_characters(line["completion"]))
 
 
-def _unicode(text: str) -> str:
-    """JSON can name halves of characters, which can be neither sent nor kept."""
+def whole_characters(text: str) -> str:
+    """JSON can name halves of characters, which can be neither sent nor kept: replaced by a mark."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 import jinja2
 import matplotlib
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from gomhc.report.style import INK, RC
+from gomhc.workers import in_processes
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Page:
             for number, exhibit in enumerate(section.exhibits, start=1)
             if isinstance(exhibit, Plot)
         }
-        drawn = Parallel(n_jobs=jobs)(delayed(svg)(draw, name) for name, draw in plots.items())
+        drawn = in_processes(svg, ((draw, name) for name, draw in plots.items()), jobs, in_order=True)
         show = partial(_show_html, pictures=dict(zip(plots, drawn, strict=True)))
         return _TEMPLATE.render(page=self, show=show, links=_html_links)
 

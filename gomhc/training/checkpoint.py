@@ -99,8 +99,8 @@ def load(path: Path) -> Checkpoint:
         except Damaged as error:
             damage.append(str(error))
             continue
-        for error in damage:
-            warnings.warn(f"{error}; going back to step {step}", stacklevel=2)
+        for problem in damage:
+            warnings.warn(f"{problem}; going back to step {step}", stacklevel=2)
         return checkpoint
     if damage:
         raise Damaged(f"{damage[0]}; there is no other one in this run")
@@ -149,7 +149,9 @@ def _load(folder: Path) -> Checkpoint:
         if state.get("format") != FORMAT:
             raise Damaged(f"it should be of the format {FORMAT!r}, and is of {state.get('format')!r}")
         if set(state["files"]) != {WEIGHTS, OPTIMIZER}:
-            raise Damaged(f"it must have checksums of {WEIGHTS} and {OPTIMIZER}, and has them of {list(state['files'])}")
+            raise Damaged(
+                f"it must have checksums of {WEIGHTS} and {OPTIMIZER}, and has them of {list(state['files'])}"
+            )
         for name, digest in state["files"].items():
             if sha256(folder / name) != digest:
                 raise Damaged(f"{name} is not what was written")

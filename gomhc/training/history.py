@@ -31,7 +31,9 @@ class History:
         remove_unfinished(run, FILE)
         kept = _first_bytes(path, *written) if written is not None else b""
         if kept is None:
-            warnings.warn(f"{path} was changed after the checkpoint; its records that can be read are kept", stacklevel=3)
+            warnings.warn(
+                f"{path} was changed after the checkpoint; its records that can be read are kept", stacklevel=3
+            )
             records = (record for record in read(run) if record["step"] < first_step)
             kept = "".join(json.dumps(record) + "\n" for record in records).encode()
         write_atomically(path, kept)

@@ -186,7 +186,7 @@ class Trainer:
             checkpoint.require_same_tensors(last.weights, self.gpt.state_dict())
             distributed.scatter(self.model, self.optimizer, last.weights, last.optimizer)
             self.step = last.step
-        self.history = History(run, self.step, last and last.history) if world.is_main else None
+        self.history = History(run, self.step, last.history if last else None) if world.is_main else None
         self.norms = self.history.gradient_norms[-JITTER_WINDOW:] if self.history is not None else []
         if last is None:
             self.save()  # from here on there is something to resume

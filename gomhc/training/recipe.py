@@ -78,7 +78,15 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("mixing", "corpus", "tokenizer"):
             require_text(name, getattr(self, name))
-        for name in ("steps", "batch_size", "accumulation", "evaluate_every", "evaluation_windows", "save_every", "keep"):
+        for name in (
+            "steps",
+            "batch_size",
+            "accumulation",
+            "evaluate_every",
+            "evaluation_windows",
+            "save_every",
+            "keep",
+        ):
             require_whole(name, getattr(self, name), 1)
         for name in ("warmup_steps", "sample_tokens", "seed"):
             require_whole(name, getattr(self, name), 0)

@@ -1,0 +1,44 @@
+"""Work in several processes, none of which outlives the one that started them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed
+
+T = TypeVar("T")
+
+
+def in_processes(
+    function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], jobs: int, *, in_order: bool
+) -> Iterator[T]:
+    """What `function` returns for each of these arguments, by `jobs` processes; in their order, or as it comes."""
+    # A worker whose memory has grown is replaced by a new one; joblib warns of it, and nothing is lost.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+    order = "generator" if in_order else "generator_unordered"
+    parallel = Parallel(n_jobs=jobs, return_as=order, batch_size=1)
+    return parallel(delayed(_call)(os.getpid(), function, values) for values in arguments)
+
+
+def _call(parent: int, function: Callable[..., T], values: tuple[Any, ...]) -> T:
+    if os.getpid() != parent:  # with one job there are no other processes
+        _end_with(parent)
+    return function(*values)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Watch the process that started this one: when it is gone, however it ended, this one ends too."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
