@@ -29,6 +29,9 @@ SILENT = (
     "no UTF-8",
     "[]",
     "HTML",
+    "choices that are an object",
+    "choices that are a number",
+    "a message that is a number",
 )
 """Kinds of misbehaviour that bring no answer."""
 BAD = (
@@ -41,6 +44,8 @@ BAD = (
     "filtered",
     "filtered request",
     "echo",
+    "half a character",
+    "countless tokens",
 )
 """Kinds that bring an answer that does not count."""
 
@@ -156,6 +161,12 @@ def _answer(handler: BaseHTTPRequestHandler, judge: Judge) -> None:
         return _send(handler, 200, b'{"choices": "\xff\xfe\xff"}')
     if kind == "[]":
         return _send(handler, 200, '{"choices": []}')
+    if kind == "choices that are an object":
+        return _send(handler, 200, '{"choices": {"a": 1}}')
+    if kind == "choices that are a number":
+        return _send(handler, 200, '{"choices": 1}')
+    if kind == "a message that is a number":
+        return _send(handler, 200, '{"choices": [{"message": 1, "finish_reason": 2}]}')
     if kind == "HTML":
         return _send(handler, 200, "<html>please log in</html>", {"Content-Type": "text/html"})
     if kind in ("refusal", "filtered"):
@@ -170,14 +181,16 @@ def _answer(handler: BaseHTTPRequestHandler, judge: Judge) -> None:
         "words": f"I would say {json.dumps(scores)}, {secret}",
         "empty": "",
         "echo": request["messages"][-1]["content"],
+        "half a character": "\ud83d",
+        "countless tokens": "{}",
     }
-    return _complete(handler, contents[kind])
+    return _complete(handler, contents[kind], prompt_tokens=10**30 if kind == "countless tokens" else 300)
 
 
-def _complete(handler, content, message=None, finish="stop"):
+def _complete(handler, content, message=None, finish="stop", prompt_tokens=300):
     message = message or {"role": "assistant", "content": content}
     choice = {"index": 0, "message": message, "finish_reason": finish}
-    usage = {"prompt_tokens": 300, "completion_tokens": 17, "total_tokens": 317}
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 17, "total_tokens": 317}
     body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
     _send(handler, 200, json.dumps(body))
 

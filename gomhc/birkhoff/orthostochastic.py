@@ -21,6 +21,8 @@ from gomhc.birkhoff.rotations import ROTATIONS, RotationName
 from gomhc.checks import require_choice
 from gomhc.kernels.orthostochastic import blockwise_squared_norm, saturated
 
+MOST_ROWS = 512
+"""Rows of a rotation (n) at most: it has 130,816 logits then, which already are hundreds of megabytes in a layer."""
 MOST_LOGITS = 2**22
 """Logits of matrices that are made at once while a start is searched: a few hundred megabytes."""
 
@@ -48,7 +50,7 @@ class Orthostochastic(Parametrization):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "expressivity")
+        require_expressivity(self, self.expressivity)
         require_choice("rotation", self.rotation, ROTATIONS)
         require_choice("layout", self.layout, ("triangle", "square"))
 
@@ -89,6 +91,17 @@ class Orthostochastic(Parametrization):
 
     def flops(self, num_channels: int) -> float:
         return num_channels * (ROTATIONS[self.rotation].flops(self.size) + 4 * self.size**2)
+
+
+def require_expressivity(parametrization: Parametrization, expressivity: int) -> None:
+    """A ValueError unless s is a whole number that makes a rotation which can be computed with."""
+    require_positive(parametrization, "expressivity")
+    rows = parametrization.num_streams * expressivity
+    if rows > MOST_ROWS:
+        raise ValueError(
+            f"expressivity={expressivity} and num_streams={parametrization.num_streams} make a rotation of {rows:,} "
+            f"rows; at most {MOST_ROWS} are supported; use an expressivity of 2 or 3"
+        )
 
 
 def near_identity_rotation(parametrization: Parametrization, generator: torch.Generator | None) -> Tensor:

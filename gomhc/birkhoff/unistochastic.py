@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import fitting
-from gomhc.birkhoff.orthostochastic import near_identity_rotation
-from gomhc.birkhoff.parametrization import Parametrization, require_positive
+from gomhc.birkhoff.orthostochastic import near_identity_rotation, require_expressivity
+from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
 
@@ -36,7 +36,7 @@ class Unistochastic(Parametrization):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "expressivity")
+        require_expressivity(self, self.expressivity)
 
     @property
     def size(self) -> int:

@@ -96,19 +96,19 @@ def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str])
         os.environ.pop("COLUMNS")
         if columns is not None:
             os.environ["COLUMNS"] = columns
-    lines = [line.strip("│ \t") for line in text.getvalue().splitlines()[1:-1]]
+    _, *lines = re.sub(r"\x1b\[[\d;]*m", "", text.getvalue()).splitlines()  # without colours and the title
     sections: list[list[str]] = [[]]
-    for line in lines:
-        if line and not line.strip("─"):
+    for line in (line.strip("│ \t") for line in lines):
+        if not line.strip("─-╰╯"):  # a rule, in whichever characters the terminal has
             sections.append([])
         else:
             sections[-1].append(line)
-    return sections
+    return [section for section in sections if section]
 
 
 def _summary(sections: list[list[str]]) -> str:
     """The first section, in our words where we have some, and what may have been meant."""
-    text, help_lines = " ".join(line for line in sections[0] if line), sections[1] if len(sections) > 2 else []
+    text, help_lines = " ".join(sections[0]), sections[1] if len(sections) > 2 else []
     for pattern, words in _PATTERNS:
         found = re.fullmatch(pattern, text)
         if found is not None:

@@ -36,6 +36,7 @@ def sample(
     if top_k is not None:
         require_whole("top_k", top_k, 1)
     found = load_run(run)
+    found.tokenizer.encode(prompt)  # or an error, before anything is printed
     print(prompt, end="", flush=True)
     options: dict[str, Any] = {"num_tokens": tokens, "temperature": temperature, "top_k": top_k, "seed": seed}
     for piece in stream_text(found.model, found.tokenizer, prompt, **options):

@@ -76,7 +76,11 @@ class Store:
             if file.exists():
                 _require_store(file)
             self._database = _connect(file)
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self._database.close()
+                raise
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise ValueError(f"{file} is in use by another judge; wait for it, or give another --store") from None
@@ -112,12 +116,18 @@ class Store:
         """A ValueError if something in the file is not what was written."""
         run = self._database.execute
         damage = [text for (text,) in run("PRAGMA integrity_check(1)") if text != "ok"]
-        for table in SEALED:
+        with closing(sqlite3.connect(":memory:")) as other:
+            other.executescript(SCHEMA)
+            damage += [
+                f"the columns of {table}"
+                for table in TABLES
+                if _columns(other, table) != _columns(self._database, table)
+            ]
+        for table in SEALED if not damage else ():
             for *row, written in run(f"SELECT * FROM {table}"):
                 if seal(row) != written:
                     damage.append(f"a row of {table} was changed: {str(row)[:100]}")
         if damage:
-            self._database.close()
             raise ValueError(f"{self.file} is damaged ({damage[0]}); bring a copy of it back, or give another --store")
 
     def stories(self, weights: str, sampling: str) -> list[Story]:
@@ -166,6 +176,11 @@ class Store:
 def seal(row: Sequence[object]) -> str:
     """A hash of these values."""
     return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[tuple[str, str, int]]:
+    """Name, type and place in the primary key of each column."""
+    return [(name, kind, key) for _, name, kind, _, _, key in database.execute(f"PRAGMA table_info({table})")]
 
 
 def _connect(file: Path) -> sqlite3.Connection:
