@@ -164,8 +164,44 @@ inspect run --json /proc/nowhere/page.json
 LISTED = [line.split() for line in _LISTED.strip().splitlines()]
 """Each of them must be refused; they are meant for a folder with corpus.txt, stories.jsonl and a run, `run`."""
 
-VALUES = """0 1 -1 2 3 -16 7 1.5 nan inf -inf 1e400 abc None True '' "" ☃ [] {} () (2,2) 1,2 go none / . run corpus.txt
-/dev/null /proc/self 10000000000000000000000000 0x10 1_000 --help=1 \udc80""".split()
+VALUES = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "-16",
+    "7",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "abc",
+    "None",
+    "True",
+    "''",
+    '""',
+    "☃",
+    "[]",
+    "{}",
+    "()",
+    "(2,2)",
+    "1,2",
+    "go",
+    "none",
+    "/",
+    ".",
+    "run",
+    "corpus.txt",
+    "/dev/null",
+    "/proc/self",
+    "10000000000000000000000000",
+    "0x10",
+    "1_000",
+    "--help=1",
+    "\udc80",
+]
 OPTIONS = {
     "train": """mixing num-streams start corpus tokenizer num-layers num-heads num-channels context-length dropout
         batch-size accumulation learning-rate final-learning-rate warmup-steps weight-decay clip precision
@@ -176,10 +212,36 @@ OPTIONS = {
     "inspect": "text file max-tokens",
 }
 BASES = {"train": TRAIN, "judge": JUDGE, "sample": "sample run --tokens 3", "inspect": "inspect run"}
-MIXING_OPTIONS = """initial_leak expressivity rotation layout num_terms term num_iterations epsilon factors num_streams
-key self __class__ 1""".split()
-MIXINGS = """go go-unitary sinkhorn sinkhorn-linear permutations kronecker average transportation identity unconstrained
-none magic""".split()
+MIXING_OPTIONS = [
+    "initial_leak",
+    "expressivity",
+    "rotation",
+    "layout",
+    "num_terms",
+    "term",
+    "num_iterations",
+    "epsilon",
+    "factors",
+    "num_streams",
+    "key",
+    "self",
+    "__class__",
+    "1",
+]
+MIXINGS = [
+    "go",
+    "go-unitary",
+    "sinkhorn",
+    "sinkhorn-linear",
+    "permutations",
+    "kronecker",
+    "average",
+    "transportation",
+    "identity",
+    "unconstrained",
+    "none",
+    "magic",
+]
 MIXING_VALUES = [
     *VALUES,
     "cayley",

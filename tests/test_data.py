@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,13 +15,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gomhc.data import corpora
+from gomhc.data import corpora, tokenizers
 from gomhc.data.corpora import Files, Split, Stories, documents
 from gomhc.data.download import Remote
 from gomhc.data.stories import stories
 from gomhc.data.tokenizers import BytePairTokenizer, CharacterTokenizer, from_description
 from gomhc.data.tokens import batch, evaluation_windows, prepare
-from gomhc.files import sha256
+from gomhc.files import seal, sha256, unseal
+from gomhc.lock import lock
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_tables = pytest.mark.skipif(not (SHARED / "gpt2").exists(), reason="GPT-2's tables are not beside the project")
@@ -143,6 +147,62 @@ class TestTokens:
         assert prepare(Split(path), "character").fingerprint != first.fingerprint
         assert len(list((cache / "tokens").iterdir())) == 2
 
+    @pytest.mark.parametrize("file", ["train.bin", "validation.bin", "tokens.json"])
+    @pytest.mark.parametrize("harm", ["cut", "zeroed", "flipped", "gone", "a folder"])
+    def test_a_damaged_cache_is_made_again_with_a_warning(
+        self, tmp_path: Path, cache: Path, file: str, harm: str
+    ) -> None:
+        (tmp_path / "t").write_text("one<|endoftext|>two<|endoftext|>three")
+        first = prepare(Split(tmp_path / "t"), "character")
+        expected, (folder,) = (first.train.tolist(), first.validation.tolist()), (cache / "tokens").iterdir()
+        content = (folder / file).read_bytes()
+        (folder / file).unlink()
+        if harm == "a folder":
+            (folder / file).mkdir()
+        elif harm != "gone":
+            flipped = bytes([content[0], content[1] ^ 1]) + content[2:]
+            harmed = {"cut": content[:-2], "zeroed": bytes(len(content)), "flipped": flipped}
+            (folder / file).write_bytes(harmed[harm])
+        with pytest.warns(UserWarning, match=f"tokens in .*{folder.name} are damaged .*; making them again"):
+            again = prepare(Split(tmp_path / "t"), "character")
+        assert (again.train.tolist(), again.validation.tolist()) == expected
+        assert prepare(Split(tmp_path / "t"), "character").fingerprint == first.fingerprint
+        assert [path.name for path in (cache / "tokens").iterdir()] == [folder.name]
+
+    def test_tokens_that_there_are_not_are_not_believed(self, tmp_path: Path, cache: Path) -> None:
+        (tmp_path / "t").write_text("one<|endoftext|>two")
+        first = prepare(Split(tmp_path / "t"), "character")
+        (folder,) = (cache / "tokens").iterdir()
+        expected = first.train.tolist()
+        np.full(4, 9999, np.uint16).tofile(folder / "train.bin")
+        about = unseal((folder / "tokens.json").read_bytes())
+        about["files"]["train.bin"] = sha256(folder / "train.bin")
+        (folder / "tokens.json").write_text(seal(about))
+        with pytest.warns(UserWarning, match="has a token 9999, and there are"):
+            assert prepare(Split(tmp_path / "t"), "character").train.tolist() == expected
+
+    def test_what_a_killed_process_left_is_removed(self, tmp_path: Path, cache: Path) -> None:
+        (tmp_path / "t").write_text("one<|endoftext|>two")
+        prepare(Split(tmp_path / "t"), "character")
+        (folder,) = (cache / "tokens").iterdir()
+        folder.rename(folder.with_name(f"partial-{folder.name}"))
+        prepare(Split(tmp_path / "t"), "character")
+        assert list((cache / "tokens").iterdir()) == [folder]
+
+    def test_another_process_that_makes_the_same_tokens_is_waited_for(self, tmp_path: Path, cache: Path) -> None:
+        (tmp_path / "t").write_text("one<|endoftext|>two")
+        prepare(Split(tmp_path / "t"), "character")
+        (folder,) = (cache / "tokens").iterdir()
+        folder.rename(tmp_path / "made elsewhere")
+        with ThreadPoolExecutor() as pool, lock(cache / "locks" / folder.name, "it"):
+            waiting = pool.submit(prepare, Split(tmp_path / "t"), "character")
+            time.sleep(0.2)
+            assert not waiting.done()
+            made = (tmp_path / "made elsewhere").rename(folder)
+            before = (made / "train.bin").stat().st_mtime_ns
+        assert waiting.result().train.tolist()
+        assert (folder / "train.bin").stat().st_mtime_ns == before
+
     def test_batch_is_a_function_of_seed_and_step(self) -> None:
         tokens = np.arange(1000, dtype=np.uint16)
 
@@ -203,3 +263,46 @@ class TestDownload:
     @pytest.mark.skipif(not SHARED.exists(), reason="the corpora are not beside the project")
     def test_checksum_of_shakespeare_is_that_of_a_copy(self) -> None:
         assert sha256(SHARED / "tinyshakespeare.txt") == corpora.SHAKESPEARE.sha256
+
+
+class TestVocabularyOnDisk:
+    """A folder with a vocabulary, as GPT-2's: a token a byte and some more."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        pytest.importorskip("tiktoken", reason="needs gomhc[train]")
+        self.write(tmp_path, "ab")
+        return tmp_path
+
+    def write(self, folder: Path, *pairs: str) -> None:
+        words = [*tokenizers._BYTES, *pairs, "<|endoftext|>"]
+        (folder / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
+
+    def test_tokens_are_kept_by_the_content_of_the_vocabulary_not_its_place(self, folder: Path) -> None:
+        (folder / "t").write_text("abab<|endoftext|>ab")
+        first = prepare(Split(folder / "t"), str(folder))
+        assert first.train.tolist() == [256, 256, 257]
+        self.write(folder, "ba")
+        assert prepare(Split(folder / "t"), str(folder)).train.tolist() != [256, 256, 257]
+        elsewhere = folder / "elsewhere"
+        elsewhere.mkdir()
+        self.write(elsewhere, "ab")
+        moved = prepare(Split(folder / "t"), str(elsewhere))
+        assert moved.train.tolist() == [256, 256, 257]
+        assert moved.tokenizer == BytePairTokenizer(str(elsewhere))
+
+    def test_a_vocabulary_that_changed_is_not_taken_for_the_one_of_the_run(self, folder: Path) -> None:
+        description = BytePairTokenizer(str(folder)).describe()
+        assert from_description(description).encode("ab") == [256]
+        self.write(folder, "ba")
+        with pytest.raises(ValueError, match="is not the vocabulary that this run began with"):
+            from_description(description).encode("ab")
+
+    @pytest.mark.parametrize(
+        "content",
+        ["", "{", "[]", "{}", '{"<|endoftext|>": 0}', '{"<|endoftext|>": 0, "☃": 1}', '{"<|endoftext|>": null}'],
+    )
+    def test_what_is_no_vocabulary_is_told(self, folder: Path, content: str) -> None:
+        (folder / "vocab.json").write_text(content)
+        with pytest.raises(ValueError, match="is not GPT-2's vocabulary"):
+            BytePairTokenizer(str(folder)).encode("a")

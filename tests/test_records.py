@@ -59,12 +59,27 @@ def test_record_that_is_kept_is_loaded_and_not_made_again(tmp_path):
     assert done.record.seed == 0
 
 
-@pytest.mark.parametrize("harm", ["", "{", "[]", '{"experiment": "halves"}', "\x00\xff"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda text: "",
+        lambda text: "{",
+        lambda text: "[]",
+        lambda text: '{"experiment": "halves"}',
+        lambda text: "\x00\xff",
+        lambda text: text.replace('"half": 1.5', '"half": 1.6'),
+        lambda text: text.replace('"half": 1.5, "infinite": [null, 1.0]', ""),
+        lambda text: seal({**unseal(text.encode()), "metrics": None}),
+        lambda text: text[:-2],
+    ],
+)
 def test_damaged_record_is_named_and_made_again(tmp_path, harm):
     store = Store(tmp_path)
     list(schedule.perform([task(3.0)], store, jobs=1))
     path = store.path("halves", task(3.0).key)
-    path.write_text(harm, encoding="latin-1")
+    text = path.read_text()
+    assert harm(text) != text
+    path.write_text(harm(text), encoding="latin-1")
     planned = schedule.plan([task(3.0)], store)
     assert planned.to_do == [task(3.0)]
     assert str(path) in planned.damaged[0]
@@ -107,6 +122,15 @@ def test_run_has_the_threads_that_it_asks_for(tmp_path):
     assert done.record.metrics == {"threads": 3}
     assert done.record.device.endswith(", 3 threads")
     assert torch.get_num_threads() == before
+
+
+def test_what_killed_writers_left_is_removed(tmp_path):
+    store = Store(tmp_path)
+    list(schedule.perform([task(3.0)], store, jobs=1))
+    (tmp_path / "halves" / ".key.json.a1b2c3d4").write_text("half")
+    store.remove_unfinished()
+    assert [path.suffix for path in (tmp_path / "halves").iterdir()] == [".json"]
+    assert schedule.plan([task(3.0)], store).kept
 
 
 def test_nothing_half_written_is_left_when_writing_fails(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from judgements import judgement
 
 from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.judge.tables import all_tables
+from gomhc.lock import lock
 from gomhc.report.figures import EXHIBITS
 from gomhc.results.claim import TRUE, Finding, Rule, Verdict
 from gomhc.results.claims import BY_ID, CLAIMS, JUDGE_CLAIMS
@@ -179,6 +180,45 @@ def test_killed_in_the_middle_and_started_again_it_writes_the_same_page(out, tmp
     done = reproduce(tmp_path, "--only", *SMALL)
     assert f"{kept} runs kept, {16 - kept} to do" in done.stderr
     assert without_times((tmp_path / "report.html").read_text()) == without_times((out / "report.html").read_text())
+
+
+def processes_of(session):
+    folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    found = []
+    for folder in folders:
+        try:
+            after_name = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        if after_name[3] == str(session) and after_name[0] != "Z":
+            found.append(folder.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux, to see other processes")
+def test_killed_alone_it_leaves_no_worker_behind(tmp_path):
+    process = subprocess.Popen(
+        command(tmp_path, "--only", "fig6", "--jobs", "2"), start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob("records/*/*.json"))) < 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert len(processes_of(process.pid)) >= 3
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while processes_of(process.pid):
+        assert time.monotonic() < deadline, "workers outlive their parent"
+        time.sleep(0.1)
+
+
+def test_two_do_not_work_in_one_folder(tmp_path):
+    with lock(tmp_path / ".lock", "it"):
+        done = reproduce(tmp_path, "--only", "counts")
+    assert done.returncode == 1
+    assert re.fullmatch(rf"error: {tmp_path} is in use by process {os.getpid()} on .*\n", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")

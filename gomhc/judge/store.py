@@ -16,6 +16,7 @@ from types import TracebackType
 
 from gomhc.judge.answers import CRITERIA, Scores
 from gomhc.judge.stories import Story
+from gomhc.lock import InUse
 
 VERSION = 2
 SCHEMA = """
@@ -83,7 +84,7 @@ class Store:
                 raise
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise ValueError(f"{file} is in use by another judge; wait for it, or give another --store") from None
+                raise InUse(f"{file} is in use by another judge; wait for it, or give another --store") from None
             raise ValueError(f"{file} cannot be opened as a store of answers: {error}") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise ValueError(f"{file} is no store of answers ({error}); give another --store") from None
