@@ -1,11 +1,12 @@
 # Two commands on a fresh machine with git, make and Python 3.11:
 #   make reproduce   sets everything up, checks every claim of the paper at small scale, prints where the page is
 #   make test        sets everything up and runs every check
+#   make chaos       ten minutes of kills, flipped bits, bad command lines, two processes at once and a misbehaving judge
 #   make soak        ten minutes of random work for the compiled operations, under sanitizers and against the plain ones
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup reproduce test soak lint browser clean help
+.PHONY: setup reproduce test chaos soak lint browser clean help
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -27,6 +28,9 @@ reproduce: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-to-reproduce)
 test: setup lint browser
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --unchecked
+
+chaos: setup
+	$(BIN)/python tests/chaos.py
 
 soak: setup
 	$(BIN)/python tests/soak.py

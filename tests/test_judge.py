@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -396,6 +397,78 @@ def test_runs_of_the_same_name_are_told_apart_by_their_path(tmp_path):
     assert evaluation.labels(runs) == [str(runs[0]), str(runs[1]), "c"]
     with pytest.raises(ValueError, match="given twice"):
         evaluation.labels([runs[2], runs[2]])
+
+
+# The store
+
+
+def test_half_a_character_in_an_answer_is_kept_with_a_mark_in_its_place(store):
+    with serve(Judge(QUESTIONS[:1], lambda *_: "half a character")) as judge:
+        run(judge, store, QUESTIONS[:1], attempts=2)
+    assert store.answer(QUESTIONS[0]).text == "\N{REPLACEMENT CHARACTER}"
+    assert store.answer(QUESTIONS[0]).missing == "no JSON object alone"
+
+
+def test_more_tokens_than_there_can_be_do_not_count(store):
+    with serve(Judge(QUESTIONS[:1], lambda *_: "countless tokens")) as judge:
+        run(judge, store, QUESTIONS[:1], attempts=1)
+    answer = store.answer(QUESTIONS[0])
+    assert (answer.input_tokens, answer.output_tokens) == (0, 17)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 7])
+def test_a_file_of_another_program_is_refused_and_not_changed(tmp_path, version):
+    file = tmp_path / "photos.sqlite"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE answers (x)")
+        other.execute(f"PRAGMA user_version = {version}")
+        other.commit()
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=r"photos\.sqlite is no store of answers of this version"):
+        Store(file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["photos.sqlite"]
+
+
+def test_answers_of_the_first_version_are_taken_over(tmp_path):
+    file, answer = tmp_path / "judge.sqlite", Answer(scores=Scores(1, 2, 3), text="☃", input_tokens=7)
+    with Store(file) as store:
+        store.keep_answer(QUESTIONS[0], answer)
+        store.keep_stories("weights", "sampling", MODELS["go"])
+    with closing(sqlite3.connect(file)) as database:
+        for table in ("stories", "answers"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+    for _ in range(2):
+        with Store(file) as store:
+            assert store.answer(QUESTIONS[0]) == answer
+            assert store.stories("weights", "sampling") == MODELS["go"]
+            store.keep_answer(QUESTIONS[1 + _], answer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE answers SET grammar = 9",
+        "UPDATE answers SET trial = 7",
+        "UPDATE answers SET seal = ''",
+        "UPDATE stories SET completion = 'better'",
+        "ALTER TABLE answers RENAME COLUMN grammar TO spelling",
+    ],
+)
+def test_a_changed_row_is_told(tmp_path, change):
+    file = tmp_path / "judge.sqlite"
+    with Store(file) as store:
+        store.keep_answer(QUESTIONS[0], Answer(scores=Scores(1, 2, 3)))
+        store.keep_stories("weights", "sampling", MODELS["go"][:1])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(change)
+        database.commit()
+    with pytest.raises(ValueError, match=r"judge\.sqlite is damaged \(.*\); bring a copy of it back"):
+        Store(file)
+    with pytest.raises(ValueError, match="is damaged"):  # and not in use by the first, which failed
+        Store(file)
 
 
 # The command

@@ -99,10 +99,10 @@ def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str])
     _, *lines = re.sub(r"\x1b\[[\d;]*m", "", text.getvalue()).splitlines()  # without colours and the title
     sections: list[list[str]] = [[]]
     for line in (line.strip("│ \t") for line in lines):
-        if not line.strip("─-╰╯"):  # a rule, in whichever characters the terminal has
-            sections.append([])
-        else:
+        if line.strip("─-╰╯"):
             sections[-1].append(line)
+        elif line:  # a rule, in whichever characters the terminal has
+            sections.append([])
     return [section for section in sections if section]
 
 
