@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 from io import BufferedReader
@@ -109,6 +110,14 @@ def remove_unfinished(folder: Path, name: str) -> None:
     """Delete temporary files of killed writers of files called `name`, a pattern; only where nobody writes them now."""
     for temporary in folder.glob(f".{name}.????????"):  # as mkstemp names them
         temporary.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder with all that is in it; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:

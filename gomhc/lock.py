@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
@@ -22,7 +22,7 @@ class InUse(ValueError):
 
 @contextmanager
 def lock(file: Path, what: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock on `file`, which is made if need be; `InUse` if another process has it, unless we `wait` for it.
+    """Hold the lock on `file`, which is there meanwhile; `InUse` if another process has it, unless we `wait` for it.
 
     The operating system frees it when the process ends, so that there are no stale locks. `what` it protects is for the
     message: `InUse: runs/go-1 is in use by process 4242 on host since 2026-11-16 15:08:41 (gomhc train ...)`.
@@ -31,7 +31,8 @@ def lock(file: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        os.ftruncate(descriptor, 0)
+        with suppress(OSError):  # Windows deletes no file that is open
+            file.unlink()
         os.close(descriptor)
 
 

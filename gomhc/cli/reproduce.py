@@ -76,7 +76,8 @@ def _reproduce(
     with needs("report", "reproduce"):
         from gomhc.experiments import schedule
         from gomhc.report import reproduction
-    remove_unfinished(out, "*")
+    for name in ("claims.json", "report.html", "report.md"):
+        remove_unfinished(out, name)
     store = Store(out / "records")
     store.remove_unfinished()
     planned = schedule.plan(schedule.tasks_of(experiments, scale), store)

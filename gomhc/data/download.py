@@ -10,7 +10,8 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from gomhc.files import sha256
+from gomhc.files import remove_unfinished, sha256
+from gomhc.lock import lock
 
 TIMEOUT = 30
 """Seconds without an answer after which a download gives up."""
@@ -43,7 +44,13 @@ class Remote:
                 raise ValueError(f"{self.path} is not the file that {self.url} should be; delete it and try again")
             return self.path
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, delete=False) as partial:
+        with lock(self.path.with_name(f".{self.path.name}.lock"), str(self.path), wait=True):
+            return self._download() if not self.path.exists() else self.fetch()  # another process may have been faster
+
+    def _download(self) -> Path:
+        remove_unfinished(self.path.parent, self.path.name)
+        prefix = f".{self.path.name}."
+        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=prefix, delete=False) as partial:
             try:
                 with urllib.request.urlopen(self.url, timeout=TIMEOUT) as answer:
                     shutil.copyfileobj(answer, partial)

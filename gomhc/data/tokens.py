@@ -25,7 +25,7 @@ from gomhc.checks import require_choice
 from gomhc.data.corpora import Corpus
 from gomhc.data.download import cache_directory
 from gomhc.data.tokenizers import BytePairTokenizer, CharacterTokenizer, Tokenizer, from_description
-from gomhc.files import Damaged, flush, read_sealed, seal, sha256
+from gomhc.files import Damaged, flush, read_sealed, remove, seal, sha256
 from gomhc.lock import lock
 
 Tokens = NDArray[np.unsignedinteger]
@@ -113,7 +113,7 @@ def _from_second(documents: Iterable[str]) -> Iterable[str]:
 def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
     """Write both sides beside where they go, and move them there when they are whole."""
     partial = folder.with_name(f"partial-{folder.name}")
-    _remove(partial)
+    remove(partial)
     partial.mkdir(parents=True)
     try:
         dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
@@ -138,18 +138,10 @@ def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
         (partial / ABOUT).write_text(seal(about), encoding="utf-8")
         for path in (*partial.iterdir(), partial):
             flush(path)
-        _remove(folder)  # damaged
+        remove(folder)  # damaged
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _remove(path: Path) -> None:
-    """Delete a folder, or whatever stands in its place; what a link leads to stays."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def batch(tokens: Tokens, context_length: int, size: int, *, seed: int, step: int) -> Batch:

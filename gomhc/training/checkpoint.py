@@ -27,7 +27,7 @@ from torch import Tensor
 
 from gomhc.checks import require_whole
 from gomhc.data.tokenizers import from_description
-from gomhc.files import Damaged, flush, read_sealed, seal, sha256
+from gomhc.files import Damaged, flush, read_sealed, remove, seal, sha256
 from gomhc.training.recipe import Recipe
 from gomhc.version import __version__
 
@@ -74,7 +74,7 @@ def save(run: Path, checkpoint: Checkpoint) -> Path:
         partial.mkdir(parents=True)
         _write(partial, checkpoint)
         if target.exists():  # the same step of the same run, resumed: the same content
-            shutil.rmtree(_moved(target, _OLD))
+            remove(_moved(target, _OLD))
         partial.rename(target)
         flush(target.parent)
     except OSError as error:
@@ -116,8 +116,6 @@ def set_aside_later(run: Path, step: int) -> None:
     """Rename checkpoints of later steps, which a resumed run could not read: they are neither used nor counted."""
     for later in steps(run):
         if later > step:
-            aside = folder_of(run, later).with_name(f"{_DAMAGED}{folder_of(run, later).name}")
-            shutil.rmtree(aside, ignore_errors=True)
             _moved(folder_of(run, later), _DAMAGED)
 
 
@@ -125,9 +123,9 @@ def remove_surplus(run: Path, keep: int) -> None:
     """Delete what a killed process left half written or half deleted, and the oldest checkpoints beyond `keep`."""
     for prefix in (_PARTIAL, _OLD):
         for path in (run / "checkpoints").glob(f"{prefix}*"):
-            shutil.rmtree(path)
+            remove(path)
     for step in steps(run)[:-keep]:
-        shutil.rmtree(_moved(folder_of(run, step), _OLD))
+        remove(_moved(folder_of(run, step), _OLD))
 
 
 def require_same_tensors(loaded: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
@@ -225,5 +223,6 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
 def _moved(folder: Path, prefix: str) -> Path:
     """A folder is renamed before it is deleted: what is half deleted does not look like a checkpoint."""
     away = folder.with_name(f"{prefix}{folder.name}")
+    remove(away)
     folder.rename(away)
     return away

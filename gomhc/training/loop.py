@@ -100,8 +100,9 @@ def resume(run: Path, execution: Execution | None = None, watcher: Watcher | Non
     if not checkpoint.steps(run):
         raise ValueError(f"{run} holds no run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
     with distributed.world(execution.device) as world, _locked(run, world):
-        newest = world.first(str(checkpoint.load(run).step) if world.is_main else None)
-        last = checkpoint.load(checkpoint.folder_of(run, int(str(newest))))
+        newest = checkpoint.load(run) if world.is_main else None
+        step = world.first(None if newest is None else str(newest.step))  # of which all processes go on
+        last = newest or checkpoint.load(checkpoint.folder_of(run, int(str(step))))
         if world.is_main:
             checkpoint.set_aside_later(run, last.step)
             checkpoint.remove_surplus(run, last.recipe.keep)
@@ -131,13 +132,12 @@ def _new_folder(run: Path | None, recipe: Recipe, world: World) -> Iterator[Path
     made: list[Path] = []
     folder = run or next(folder for number in count(1) if _make(folder := Path(f"{name}-{number}"), made))
     _make(folder, made)
-    with _locked(folder, world):
-        try:
+    try:
+        with _locked(folder, world):
             world.first(str(folder))
             yield folder
-        finally:
-            if [path.name for path in folder.iterdir()] == [LOCK]:
-                _remove_empty(folder / LOCK, made)
+    finally:
+        _remove_empty(made)
 
 
 def _make(folder: Path, made: list[Path]) -> bool:
@@ -153,10 +153,9 @@ def _make(folder: Path, made: list[Path]) -> bool:
     return True
 
 
-def _remove_empty(file: Path, folders: list[Path]) -> None:
-    """Delete this file and these folders, inner ones first, as far as they are empty."""
+def _remove_empty(folders: list[Path]) -> None:
+    """Delete these folders, inner ones first, as far as they are empty."""
     with suppress(OSError):
-        file.unlink()
         for folder in folders:
             folder.rmdir()
 
