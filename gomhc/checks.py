@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,14 +29,14 @@ def require_number(
     below: float = math.inf,
 ) -> None:
     """`value` is a finite number inside these bounds."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if not is_number or not (above < value < below and least <= value <= most):
         bounds = [
             f"{word} {bound:g}"
             for word, bound in (("above", above), ("at least", least), ("at most", most), ("below", below))
             if math.isfinite(bound)
         ]
-        raise ValueError(f"{name} must be a finite number{' ' * bool(bounds)}{' and '.join(bounds)}, got {value!r}")
+        raise ValueError(f"{name} must be a finite number{', ' * bool(bounds)}{' and '.join(bounds)}; got {value!r}")
 
 
 def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -133,8 +133,8 @@ def flush(path: Path) -> None:
 
 def require_writable(path: Path) -> None:
     """An OSError now, rather than after the work, if the file at `path` cannot be written. Makes its folder."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} must be a file to write to, got a folder")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} must be a file to write to, got a folder or a device")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import sys
 import time
 import warnings
@@ -31,20 +32,26 @@ def lock(file: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows deletes no file that is open
-            file.unlink()
+        if _is_still_there(descriptor, file):  # or it has become another's
+            with suppress(OSError):  # Windows deletes no file that is open
+                file.unlink()
         os.close(descriptor)
 
 
 def _take(file: Path, what: str, wait: bool) -> int:
+    told = False
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
-            _lock(descriptor, wait)
-        except BlockingIOError:
-            holder = os.read(descriptor, 1000).decode(errors="replace").strip() or "another process"
-            os.close(descriptor)
-            raise InUse(f"{what} is in use by {holder}; wait for it, or choose another folder") from None
+            _require_plain(descriptor, file)
+            while not _is_locked(descriptor):
+                holder = os.read(descriptor, 1000).decode(errors="replace").strip() or "another process"
+                if not wait:
+                    raise InUse(f"{what} is in use by {holder}; wait for it, or choose another folder")
+                if not told:
+                    warnings.warn(f"waiting for {what}, which is in use by {holder}", stacklevel=4)
+                told = True
+                time.sleep(0.1)
         except BaseException:
             os.close(descriptor)
             raise
@@ -56,29 +63,34 @@ def _take(file: Path, what: str, wait: bool) -> int:
         os.close(descriptor)  # its holder deleted it: it protects nothing any more
 
 
-def _lock(descriptor: int, wait: bool) -> None:
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows, where a byte far behind the end of the file is locked
-        import msvcrt
+def _require_plain(descriptor: int, file: Path) -> None:
+    """Nothing is written to a pipe, or through another name of a file that is not ours."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise ValueError(f"{file} must be a file of our own, got a pipe, a device or a link; delete it")
 
-        os.lseek(descriptor, 2**30, os.SEEK_SET)
-        while True:
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-                return
-            except OSError:
-                if not wait:
-                    raise BlockingIOError from None
-                time.sleep(0.1)
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock the file; False if another process has it."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, 2**30, os.SEEK_SET)  # a byte far behind the end, so that the text can be read
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return False
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-        warnings.warn("this file system has no locks: see that no other process writes here", stacklevel=6)
+        warnings.warn("this file system has no locks: see that no other process writes here", stacklevel=5)
+    return True
 
 
 def _is_still_there(descriptor: int, file: Path) -> bool:
@@ -89,5 +101,7 @@ def _is_still_there(descriptor: int, file: Path) -> bool:
 
 
 def _ourselves() -> str:
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    command = " ".join([name, *sys.argv[1:]])[:200]
     return f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')} ({command})"

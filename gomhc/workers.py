@@ -7,10 +7,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed
+from joblib.parallel import LokyBackend, get_active_backend
 
 T = TypeVar("T")
 
@@ -22,17 +22,12 @@ def in_processes(
     # A worker whose memory has grown is replaced by a new one; joblib warns of it, and nothing is lost.
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
     order = "generator" if in_order else "generator_unordered"
-    parallel = Parallel(n_jobs=jobs, return_as=order, batch_size=1)
-    return parallel(delayed(_call)(os.getpid(), function, values) for values in arguments)
+    ours = isinstance(get_active_backend()[0], LokyBackend)  # not a cluster's, which has a life of its own
+    first: dict[str, Any] = {"initializer": _end_with, "initargs": (os.getpid(),)} if ours and jobs > 1 else {}
+    parallel = Parallel(n_jobs=jobs, return_as=order, batch_size=1, **first)
+    return parallel(delayed(function)(*values) for values in arguments)
 
 
-def _call(parent: int, function: Callable[..., T], values: tuple[Any, ...]) -> T:
-    if os.getpid() != parent:  # with one job there are no other processes
-        _end_with(parent)
-    return function(*values)
-
-
-@cache
 def _end_with(parent: int) -> None:
     """Watch the process that started this one: when it is gone, however it ended, this one ends too."""
 

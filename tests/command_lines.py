@@ -22,6 +22,7 @@ bench layer --threads 100000000000
 bench layer --rounds 0
 bench layer --tokens many
 bench layer --json /proc/nowhere/rows.json
+bench layer --json /dev/null
 bench projection --num-matrices 0
 bench step --heads 5
 bench step --heads 0
@@ -31,6 +32,7 @@ reproduce --only
 reproduce --only fig99
 reproduce --jobs 0
 reproduce --jobs -1
+reproduce --jobs 99999999999
 reproduce --jobs many
 reproduce --scale huge
 reproduce --format pdf
@@ -67,6 +69,7 @@ judge stories.jsonl
 {JUDGE} --store /proc/nowhere/judge.sqlite
 {JUDGE} --store corpus.txt
 {JUDGE} --store run
+{JUDGE} --out corpus.txt
 judge stories.jsonl --model j --base-url nonsense
 judge stories.jsonl --model j --base-url http://
 judge stories.jsonl --model j --base-url http://a:99999999/v1
@@ -132,6 +135,7 @@ train --out /proc/nowhere/run
 {TRAIN} --mixing go:expressivity=0
 {TRAIN} --mixing go:initial_leak=abc
 {TRAIN} --mixing go:initial_leak=0
+{TRAIN} --mixing go:initial_leak=1e-300
 {TRAIN} --mixing go:rotation=[1]
 {TRAIN} --mixing go:expressivity=2,expressivity=3
 {TRAIN} --mixing go:1)+f(a=2

@@ -32,6 +32,9 @@ SILENT = (
     "choices that are an object",
     "choices that are a number",
     "a message that is a number",
+    "lists in lists",
+    "a number of 5,000 digits",
+    "another charset",
 )
 """Kinds of misbehaviour that bring no answer."""
 BAD = (
@@ -167,6 +170,12 @@ def _answer(handler: BaseHTTPRequestHandler, judge: Judge) -> None:
         return _send(handler, 200, '{"choices": 1}')
     if kind == "a message that is a number":
         return _send(handler, 200, '{"choices": [{"message": 1, "finish_reason": 2}]}')
+    if kind == "lists in lists":
+        return _send(handler, 200, "[" * 100_000 + "]" * 100_000)
+    if kind == "a number of 5,000 digits":
+        return _send(handler, 200, '{"choices": [], "usage": {"prompt_tokens": ' + "9" * 5000 + "}}")
+    if kind == "another charset":
+        return _send(handler, 200, "{}", {"Content-Type": "text/plain; charset=hex"})
     if kind == "HTML":
         return _send(handler, 200, "<html>please log in</html>", {"Content-Type": "text/html"})
     if kind in ("refusal", "filtered"):

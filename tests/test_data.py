@@ -194,7 +194,11 @@ class TestTokens:
         prepare(Split(tmp_path / "t"), "character")
         (folder,) = (cache / "tokens").iterdir()
         folder.rename(tmp_path / "made elsewhere")
-        with ThreadPoolExecutor() as pool, lock(cache / "locks" / folder.name, "it"):
+        with (
+            pytest.warns(UserWarning, match="waiting for the cache .*, which is in use by process"),
+            ThreadPoolExecutor() as pool,
+            lock(cache / "locks" / folder.name, "it"),
+        ):
             waiting = pool.submit(prepare, Split(tmp_path / "t"), "character")
             time.sleep(0.2)
             assert not waiting.done()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,8 @@ class TestWriting:
         require_writable(tmp_path / "new" / "file")
         assert list((tmp_path / "new").iterdir()) == []
         (tmp_path / "file").write_text("")
-        for path in (tmp_path, tmp_path / "file" / "below"):
-            with pytest.raises(OSError, match=r"folder|Not a directory|File exists"):
+        for path in (tmp_path, Path("/dev/null"), tmp_path / "file" / "below"):
+            with pytest.raises((OSError, ValueError), match=r"folder or a device|Not a directory|File exists"):
                 require_writable(path)
 
 
@@ -127,7 +128,10 @@ class TestLock:
     def test_who_waits_gets_it_when_it_is_free(self, tmp_path: Path, holder) -> None:
         threading.Timer(0.3, holder.kill).start()
         begin = time.monotonic()
-        with lock(tmp_path / "l", "the folder", wait=True):
+        with (
+            pytest.warns(UserWarning, match=f"waiting for the folder, which is in use by process {holder.pid}"),
+            lock(tmp_path / "l", "the folder", wait=True),
+        ):
             assert time.monotonic() - begin > 0.2
 
     def test_two_in_one_process_exclude_each_other(self, tmp_path: Path) -> None:
@@ -139,6 +143,44 @@ class TestLock:
             (tmp_path / "l").unlink()
             with lock(tmp_path / "l", "the folder"):
                 pass
+
+    def test_the_lock_of_another_process_is_not_deleted(self, tmp_path: Path) -> None:
+        first = lock(tmp_path / "l", "the folder")
+        first.__enter__()
+        (tmp_path / "l").unlink()
+        with lock(tmp_path / "l", "the folder"):
+            first.__exit__(None, None, None)
+            with pytest.raises(InUse), lock(tmp_path / "l", "the folder"):
+                pass
+
+    def test_who_waited_for_a_lock_that_was_deleted_takes_the_new_one(self, tmp_path: Path) -> None:
+        """The one that is freed is deleted, so a file that was opened before protects nothing any more."""
+        held, order = threading.Event(), []
+
+        def wait_for_it(name: str) -> None:
+            with warnings.catch_warnings(action="ignore"), lock(tmp_path / "l", "the folder", wait=True):
+                assert not held.is_set()
+                held.set()
+                time.sleep(0.05)
+                held.clear()
+                order.append(name)
+
+        threads = [threading.Thread(target=wait_for_it, args=(str(number),)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(order) == [str(number) for number in range(6)]
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
+    def test_nothing_is_written_to_a_pipe_or_through_a_second_name(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "target").write_text("precious")
+        os.link(tmp_path / "target", tmp_path / "second")
+        for name in ("pipe", "second"):
+            with pytest.raises(ValueError, match="must be a file of our own"), lock(tmp_path / name, "the folder"):
+                pass
+        assert (tmp_path / "target").read_text() == "precious"
 
     def test_a_link_is_not_followed(self, tmp_path: Path) -> None:
         (tmp_path / "target").write_text("precious")

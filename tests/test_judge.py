@@ -416,18 +416,35 @@ def test_more_tokens_than_there_can_be_do_not_count(store):
     assert (answer.input_tokens, answer.output_tokens) == (0, 17)
 
 
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 @pytest.mark.parametrize("version", [0, 1, 2, 7])
-def test_a_file_of_another_program_is_refused_and_not_changed(tmp_path, version):
+def test_a_file_of_another_program_is_refused_and_not_changed(tmp_path, version, mode):
     file = tmp_path / "photos.sqlite"
     with closing(sqlite3.connect(file)) as other:
+        other.execute(f"PRAGMA journal_mode = {mode}")
         other.execute("CREATE TABLE answers (x)")
         other.execute(f"PRAGMA user_version = {version}")
         other.commit()
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=r"photos\.sqlite is no store of answers of this version"):
-        Store(file)
-    assert file.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["photos.sqlite"]
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("INSERT INTO answers VALUES (1)")
+        other.commit()
+        with_log = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
+        with pytest.raises(ValueError, match=r"photos\.sqlite is no store of answers of this version"):
+            Store(file)
+        assert {name: (tmp_path / name).read_bytes() for name in with_log} == with_log
+    assert (mode == "WAL") == (len(with_log) == 2)
+    assert len(before) <= file.stat().st_size
+
+
+def test_a_store_with_more_in_it_than_we_put_there_is_refused(tmp_path):
+    with Store(tmp_path / "judge.sqlite"):
+        pass
+    with closing(sqlite3.connect(tmp_path / "judge.sqlite")) as database:
+        database.execute("CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END")
+        database.commit()
+    with pytest.raises(ValueError, match="no store of answers of this version"):
+        Store(tmp_path / "judge.sqlite")
 
 
 def test_answers_of_the_first_version_are_taken_over(tmp_path):
@@ -453,6 +470,7 @@ def test_answers_of_the_first_version_are_taken_over(tmp_path):
         "UPDATE answers SET grammar = 9",
         "UPDATE answers SET trial = 7",
         "UPDATE answers SET seal = ''",
+        "UPDATE answers SET answer = CAST(answer AS BLOB)",
         "UPDATE stories SET completion = 'better'",
         "ALTER TABLE answers RENAME COLUMN grammar TO spelling",
     ],

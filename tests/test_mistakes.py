@@ -75,25 +75,25 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
         (f"{TRAIN} --num-heads 0", "--num-heads must be a whole number of at least 1, got 0"),
         (f"{TRAIN} --num-heads abc", "--num-heads must be a whole number, got 'abc'"),
         (f"{TRAIN} --learning-rate abc", "--learning-rate must be a number, got 'abc'"),
-        (f"{TRAIN} --weight-decay -1", "--weight-decay must be a finite number at least 0, got -1.0"),
+        (f"{TRAIN} --weight-decay -1", "--weight-decay must be a finite number, at least 0; got -1.0"),
         (f"{TRAIN} --precision float8", "--precision must be one of float32, bfloat16, got 'float8'"),
         (f"{TRAIN} --device tpu", "--device must be one of auto, cpu, cuda, got 'tpu'"),
         (f"{TRAIN} --steps", "--steps needs a value, and got none"),
         (
             f"{TRAIN} --mixing go:initial_leak=abc",
-            "initial_leak must be a finite number above 0 and at most 0.5, got 'abc'",
+            "initial_leak must be a finite number, at least 1e-10 and at most 0.5; got 'abc'",
         ),
         (
             f"{TRAIN} --mixing kronecker:factors=2",
             "factors must be whole numbers or parametrizations as in factors=(2, 2), got 2",
         ),
         (f"{TRAIN} --mixing average:term=go", "term must be a parametrization, such as Orthostochastic(...), got 'go'"),
-        (f"{TRAIN} --mixing sinkhorn:epsilon=abc", "epsilon must be a finite number at least 0, got 'abc'"),
+        (f"{TRAIN} --mixing sinkhorn:epsilon=abc", "epsilon must be a finite number, at least 0; got 'abc'"),
         (f"{TRAIN} --stpes 4", "unrecognized options: --stpes, 4; perhaps you meant --steps INT"),
         ("sample run --top-k 0", "--top-k must be a whole number of at least 1, got 0"),
-        ("sample run --temperature nan", "--temperature must be a finite number at least 0, got nan"),
+        ("sample run --temperature nan", "--temperature must be a finite number, at least 0; got nan"),
         ("sample run --tokens -5", "--tokens must be a whole number of at least 0, got -5"),
-        (f"{JUDGE} --input-price nan --output-price 1", "--input-price must be a finite number at least 0, got nan"),
+        (f"{JUDGE} --input-price nan --output-price 1", "--input-price must be a finite number, at least 0; got nan"),
         (f"{JUDGE} --temperature abc", "--temperature must be a number, got 'abc'"),
         ("bench layer --rounds 0", "--rounds must be a whole number of at least 1, got 0"),
         ("reproduce --jobs 0", "--jobs must be a whole number of at least 1, got 0"),
@@ -119,6 +119,8 @@ def test_the_way_out_of_other_mistakes_is_told(here: Path, capfd) -> None:
 
 
 def test_with_gomhc_debug_the_traceback_is_shown(here: Path, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOMHC_DEBUG", "0")
+    assert gomhc(capfd, *TRAIN.split(), "--num-heads", "0")[2].startswith("error: ")
     monkeypatch.setenv("GOMHC_DEBUG", "1")
     with pytest.raises(ValueError, match="num_heads must be"):
         gomhc(capfd, *TRAIN.split(), "--num-heads", "0")

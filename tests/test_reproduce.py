@@ -213,6 +213,16 @@ def test_killed_alone_it_leaves_no_worker_behind(tmp_path):
         time.sleep(0.1)
 
 
+def test_hidden_files_of_others_stay(tmp_path):
+    names = (".env.template", ".vimrc.20240101")
+    for name in names:
+        (tmp_path / name).write_text("precious")
+    (tmp_path / ".report.html.a1b2c3d4").write_text("half")
+    assert reproduce(tmp_path, "--only", "counts").returncode == 0
+    assert all((tmp_path / name).read_text() == "precious" for name in names)
+    assert not (tmp_path / ".report.html.a1b2c3d4").exists()
+
+
 def test_two_do_not_work_in_one_folder(tmp_path):
     with lock(tmp_path / ".lock", "it"):
         done = reproduce(tmp_path, "--only", "counts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -165,8 +166,38 @@ class TestDamage:
         for step in checkpoint.steps(run):
             (checkpoint.folder_of(run, step) / checkpoint.OPTIMIZER).unlink()
         for use in (load_run, lambda run: resume(run, CPU)):
-            with pytest.raises(Damaged, match=r"step-00000006 cannot be read .*; there is no other one in this run"):
+            with pytest.raises(Damaged, match=r"step-00000006 cannot be read .*; no other one in this run can be read"):
                 use(run)
+
+    @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.EMFILE])
+    def test_a_disk_that_fails_for_a_moment_does_not_make_a_checkpoint_damaged(
+        self, run: Path, error: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise OSError(error, os.strerror(error))
+
+        before = checkpoint.steps(run)
+        monkeypatch.setattr(checkpoint, "sha256", fail)
+        with pytest.raises(OSError, match=os.strerror(error)):
+            resume(run, CPU)
+        assert checkpoint.steps(run) == before
+
+    def test_a_checkpoint_of_an_earlier_version_says_so(self, run: Path) -> None:
+        (newest(run) / checkpoint.STATE).write_text('{\n "format": "gomhc checkpoint 1",\n "step": 6\n}')
+        with pytest.raises(Damaged, match="an earlier version of gomhc wrote it"):
+            load_run(newest(run))
+
+    def test_a_run_that_is_read_while_it_deletes_its_oldest_checkpoint(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The folders that were listed are gone, and others have come."""
+        listed = iter([[1], [1], *([checkpoint.steps(run)] * 9)])
+        monkeypatch.setattr(checkpoint, "steps", lambda _: next(listed))
+        with pytest.raises(Damaged):
+            checkpoint.load(run)
+        assert checkpoint.load(run).step == STEPS
+        listed = iter([[1], [STEPS], [STEPS]])
+        assert checkpoint.load(run).step == STEPS
 
     @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
     def test_every_flipped_bit_of_a_byte_of_each_file_is_noticed(self, run: Path, place: float) -> None:
@@ -220,7 +251,7 @@ class TestDamage:
         assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000006"]
 
     def test_folders_that_are_no_checkpoints_are_left_alone(self, started: Path, whole: Path) -> None:
-        for name in ("step-00000060.bak", "step-best", "step-"):
+        for name in ("step-00000060.bak", "step-best", "step-", "step-000000099", "step-0000009٩"):
             shutil.copytree(newest(started), started / "checkpoints" / name)
         (started / "checkpoints" / "step-00000099").write_text("a file")
         assert_finishes_as(started, whole)
@@ -236,33 +267,53 @@ class TestHostileFolder:
         shutil.rmtree(newest(started))
         (started / FILE).unlink()
         (started / FILE).symlink_to(precious)
-        with pytest.raises(Damaged, match="must be a regular file, got a link"):
+        with pytest.raises(Damaged, match="must be of the run itself, got a link"):
             resume(started, CPU)
         assert precious.read_text() == "precious"
+
+    @pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+    def test_links_do_not_lead_to_other_folders(self, started: Path, tmp_path: Path, name: str) -> None:
+        (started / name).rename(tmp_path / "elsewhere")
+        (started / name).symlink_to(tmp_path / "elsewhere")
+        before = sorted((tmp_path / "elsewhere").rglob("*"))
+        with pytest.raises(Damaged, match="must be of the run itself, got a link"):
+            resume(started, CPU)
+        assert sorted((tmp_path / "elsewhere").rglob("*")) == before
+
+    def test_records_without_end_are_not_read_into_memory(self, started: Path, whole: Path) -> None:
+        with (started / FILE).open("r+b") as file:
+            file.write(b"x")
+            file.truncate(2**26)  # zeros, as one line
+        with pytest.warns(UserWarning, match="was changed after the checkpoint"):
+            assert resume(started, CPU) == STEPS
+        assert weights(started) == weights(whole)
+        assert (started / FILE).stat().st_size < 10_000
 
     @pytest.mark.unchecked  # or values of other types would meet the tests' own checks first
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda state: state["files"].clear(), "must have checksums of"),
-            (lambda state: state.update(files={"/dev/zero": "0"}), "must have checksums of"),
-            (lambda state: state.update(files=None), "not iterable"),
-            (lambda state: state.update(step=5), "of step 5, and its folder of step 6"),
-            (lambda state: state.update(step="6"), "of step 6, and its folder of step 6"),
-            (lambda state: state.update(step=None), "of step None"),
-            (lambda state: state["recipe"].update(steps=5), "of step 6, and its recipe has 5"),
+            (lambda state: state["files"].clear(), "expected checksums of"),
+            (lambda state: state.update(files={"/dev/zero": "0"}), "expected checksums of"),
+            (lambda state: state.update(files=None), "expected checksums of"),
+            (lambda state: state.update(files=list(state["files"])), "expected checksums of"),
+            (lambda state: state.update(step=5), "expected step 6, as its folder says, got 5"),
+            (lambda state: state.update(step="6"), "expected step 6, as its folder says, got .6."),
+            (lambda state: state.update(step=None), "got None"),
+            (lambda state: state["recipe"].update(steps=5), "step 6 is beyond the recipe.s 5 steps"),
             (lambda state: state["recipe"].update(steps="many"), "steps must be a whole number"),
             (lambda state: state["recipe"].update(steps=True), "steps must be a whole number"),
-            (lambda state: state["recipe"].update(num_channels=2**40), "its weights are"),
-            (lambda state: state["recipe"].update(num_layers=2**40), "its weights are"),
-            (lambda state: state["recipe"].update(num_layers=2), "its weights are"),
-            (lambda state: state["recipe"].update(mixing="go:expressivity=200"), "its weights are"),
+            (lambda state: state["recipe"].update(num_channels=2**40), "weights of the recipe.s model"),
+            (lambda state: state["recipe"].update(num_layers=2**40), "weights of the recipe.s model"),
+            (lambda state: state["recipe"].update(num_layers=2), "weights of the recipe.s model"),
+            (lambda state: state["recipe"].update(mixing="go:expressivity=200"), "weights of the recipe.s model"),
             (lambda state: state["recipe"].update(mixing=7), "mixing must be printable text"),
             (lambda state: state["recipe"].update(learning_rate="high"), "learning_rate must be a finite number"),
+            (lambda state: state["recipe"].update(learning_rate=10**400), "learning_rate must be a finite number"),
             (lambda state: state["recipe"].update(num_heads=0), "num_heads must be a whole number"),
             (lambda state: state.update(recipe=[]), "a recipe is a table"),
             (lambda state: state.pop("recipe"), "recipe"),
-            (lambda state: state["tokenizer"].update(characters="ab"), "its weights are"),
+            (lambda state: state["tokenizer"].update(characters="ab"), "and the tokenizer 3"),
             (lambda state: state["tokenizer"].update(characters="aa"), "no character twice"),
             (lambda state: state["tokenizer"].update(characters=7), "no character twice"),
             (lambda state: state["tokenizer"].update(has_end=7), "has_end must be"),
@@ -301,6 +352,21 @@ class TestHostileFolder:
         edit(newest(run), lambda state: state["files"].update({file: sha256(path)}))
         with pytest.raises(Damaged):
             load_run(newest(run))
+
+    def test_weights_and_moments_that_fit_each_other_must_fit_the_model_too(self, run: Path) -> None:
+        for file in (checkpoint.WEIGHTS, checkpoint.OPTIMIZER):
+            path = newest(run) / file
+            tensors = load_file(path)
+            renamed = {name.replace("norm.weight", "norm.width"): tensor for name, tensor in tensors.items()}
+            save_file(renamed, path)
+            digest = sha256(path)
+            edit(newest(run), lambda state, file=file, digest=digest: state["files"].update({file: digest}))
+        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+            load_run(newest(run))
+        for step in (2, 4):
+            shutil.rmtree(checkpoint.folder_of(run, step))
+        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+            resume(run, CPU)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
     @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])

@@ -66,5 +66,5 @@ def test_identity_does_not_leak(generator):
 
 @pytest.mark.parametrize("leak", [0.0, -0.1, 0.9])
 def test_an_impossible_leak_is_refused(leak):
-    with pytest.raises(ValueError, match=r"initial_leak must be in \(0, 0.5\]"):
+    with pytest.raises(ValueError, match=r"initial_leak must be a finite number, at least 1e-10 and at most 0\.5; got"):
         Orthostochastic(num_streams=4, initial_leak=leak)

@@ -26,6 +26,7 @@ from gomhc.data.stories import stories
 from gomhc.data.tokens import evaluation_windows, prepare
 from gomhc.files import seal, unseal
 from gomhc.inspection import inspect
+from gomhc.lock import lock
 from gomhc.training import Execution, NotFinite, Recipe, Watcher, checkpoint, load_run, resume, train
 from gomhc.training.history import FILE, read
 
@@ -339,7 +340,8 @@ class TestMistakes:
     @pytest.mark.parametrize("file", [checkpoint.WEIGHTS, checkpoint.OPTIMIZER, checkpoint.STATE])
     @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
     def test_damaged_checkpoint(self, run: Path, file: str, damage: str) -> None:
-        path, before = checkpoint.folder_of(run, STEPS) / file, weights(run)
+        path = checkpoint.folder_of(run, STEPS) / file
+        before = {name: weight.clone() for name, weight in weights(run).items()}  # not a view of the file
         content = bytearray(path.read_bytes())
         if damage == "truncated":
             path.write_bytes(content[: len(content) // 2])
@@ -357,7 +359,7 @@ class TestMistakes:
     def test_foreign_checkpoint(self, run: Path) -> None:
         state = checkpoint.folder_of(run, STEPS) / checkpoint.STATE
         state.write_text(seal({"format": "another"}))
-        with pytest.raises(ValueError, match="format 'gomhc checkpoint 2', and is of 'another'"):
+        with pytest.raises(ValueError, match="expected the format 'gomhc checkpoint 2', got 'another'"):
             load_run(state.parent)
 
     def test_foreign_weights(self, run: Path) -> None:
@@ -401,6 +403,26 @@ class TestMistakes:
     def test_corpus_that_does_not_exist(self, recipe: Recipe, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="must be stories, shakespeare, tinystories or a text file"):
             train(replace(recipe, corpus="novels"), tmp_path / "run", CPU)
+
+    def test_two_processes_go_back_to_the_same_checkpoint(self, reference: Reference, tmp_path: Path) -> None:
+        run = reference.run_up_to(2 * SAVE_EVERY, tmp_path / "run", 2)
+        (checkpoint.folder_of(run, 2 * SAVE_EVERY) / checkpoint.STATE).write_text("{}")
+        finish(run, reference.recipe, 2)
+        assert_same_run(run, reference.run(2))
+
+    @pytest.mark.parametrize("arguments", [["--resume"], ["--out"]])
+    def test_of_two_processes_that_are_refused_one_says_why(
+        self, reference: Reference, tmp_path: Path, arguments: list[str]
+    ) -> None:
+        run = reference.run_up_to(SAVE_EVERY, tmp_path / "run", 1)
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        with lock(run / ".lock", "it"):
+            command = [*launcher, "-m", "gomhc", "train", *arguments, str(run)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode != 0
+        assert ended.stderr.count("is in use by process") == 1
+        assert "gomhc/training" not in ended.stderr  # torchrun has a traceback of its own when a process fails
+        assert "Connection" not in ended.stderr
 
     def test_batch_that_processes_cannot_share(self, recipe: Recipe, tmp_path: Path) -> None:
         ended = drive(tmp_path / "run", replace(recipe, batch_size=3), "never", ranks=2)
@@ -449,8 +471,8 @@ class TestMistakes:
             ({"mixing": "kronecker:factors=(2,3)", "num_streams": 4}, "4"),
             ({"num_heads": 3}, "num_channels=128 is not a multiple of num_heads=3"),
             ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-            ({"dropout": 1.0}, "dropout must be a finite number at least 0 and below 1, got 1.0"),
-            ({"clip": 0.0}, "clip must be a finite number above 0"),
+            ({"dropout": 1.0}, "dropout must be a finite number, at least 0 and below 1; got 1.0"),
+            ({"clip": 0.0}, "clip must be a finite number, above 0"),
         ],
     )
     def test_recipe_that_cannot_be(self, change: dict[str, Any], message: str) -> None:

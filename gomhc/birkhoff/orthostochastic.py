@@ -113,7 +113,7 @@ def near_identity_rotation(parametrization: Parametrization, generator: torch.Ge
     shape, leak = (parametrization.num_logits,), parametrization.initial_leak
     for _ in range(1000):
         direction = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
-        low, high = 1e-6, 1e2
+        low, high = 1e-6 if leak > 1e-6 else 1e-12, 1e2
         for _ in range(4):  # each narrows the interval of the first crossing by a hundred or more
             scales = torch.logspace(math.log10(low), math.log10(high), 200, dtype=torch.float64, device=device)
             crossed = (_leaks(parametrization, direction, scales) >= leak).nonzero()
@@ -124,7 +124,7 @@ def near_identity_rotation(parametrization: Parametrization, generator: torch.Ge
             return high * direction
         if parametrization.num_streams == 1:
             return direction
-    raise RuntimeError(f"no direction reaches the leak of {parametrization}; use a smaller initial_leak")
+    raise RuntimeError(f"no direction reaches the leak of {parametrization}; use another initial_leak")
 
 
 def _leaks(parametrization: Parametrization, direction: Tensor, scales: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from gomhc.kernels.precision import at_least_float32, without_autocast
 
 MOST_STREAMS = 1024
 """Streams that a matrix mixes at most; no network has had more than 32."""
+LEAST_LEAK = 1e-10
+"""Below, float64 could hardly tell a matrix from the identity."""
 FIT_TOLERANCE = 1e-3
 """How far the sums of a matrix handed to `fit` may be from one, unless its dtype is coarser than that."""
 
@@ -62,7 +64,7 @@ class Parametrization(ABC):
 
     def __post_init__(self) -> None:
         require_positive(self, "num_streams", most=MOST_STREAMS)
-        require_number("initial_leak", self.initial_leak, above=0, most=0.5)  # on the identity nothing learns
+        require_number("initial_leak", self.initial_leak, least=LEAST_LEAK, most=0.5)  # on the identity nothing learns
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gomhc.cli.terminal import needs, table_console, with_progress
-from gomhc.files import write_atomically
+from gomhc.files import require_writable, write_atomically
 from gomhc.judge import cost, evaluation
 from gomhc.judge.judgement import FILE, Judgement
 from gomhc.judge.options import Options
@@ -25,6 +25,8 @@ from gomhc.report import judge_tables
 if TYPE_CHECKING:
     from gomhc.report.page import Page
 
+FILES = ("judge.md", "judge.tex", "judge.html", FILE)
+"""What `--out` gets."""
 MOST_TROUBLES = 5
 """Of an endpoint that are told, each once."""
 
@@ -58,6 +60,8 @@ def _judge(runs: Sequence[Path], options: Options, store: Store) -> None:
     if options.out is not None:
         with needs("report", "--out"):
             from gomhc.report.judge_page import judge_page
+        for name in FILES:
+            require_writable(options.out / name)
     if not runs:
         raise ValueError("give at least one RUN: a directory of `gomhc train`, or a file of stories")
     openings = load_openings(options.openings)
@@ -121,12 +125,7 @@ def _print_spent(questions: Sequence[Question], options: Options, store: Store) 
 
 
 def _write_judgement(directory: Path, found: Judgement, page: Page) -> None:
-    files = {
-        "judge.md": page.markdown(),
-        "judge.tex": judge_tables.latex(found),
-        "judge.html": page.html(),
-        FILE: found.to_json(),
-    }
-    for name, text in files.items():
+    texts = (page.markdown(), judge_tables.latex(found), page.html(), found.to_json())
+    for name, text in zip(FILES, texts, strict=True):
         write_atomically(directory / name, text)
-    print(f"wrote {', '.join(files)} to {directory}")
+    print(f"wrote {', '.join(FILES)} to {directory}")

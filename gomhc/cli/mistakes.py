@@ -16,7 +16,7 @@ import torch
 from gomhc.training import NotFinite
 
 DEBUG = "GOMHC_DEBUG"
-"""The environment variable that lets tracebacks through."""
+"""The environment variable that lets tracebacks through, unless it is empty or 0."""
 TYPES = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"Error parsing (?P<option>--[\w-]+): .*'(?P<came>.*)'.*", "{option} must be {expected}, got '{came}'"),
@@ -35,7 +35,7 @@ def one_line() -> Iterator[None]:
 
     With GOMHC_DEBUG=1 the traceback is shown.
     """
-    if os.environ.get(DEBUG):
+    if _is_debugged():
         yield
         return
     with warnings.catch_warnings():
@@ -53,8 +53,8 @@ def one_line() -> Iterator[None]:
 
 
 def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> Any:
-    """What tyro reads from the arguments; what it says of a mistake is made one line of."""
-    if os.environ.get(DEBUG):
+    """What tyro reads from the arguments; its message about a mistake becomes one line."""
+    if _is_debugged():
         return command_line(arguments)
     try:
         with redirect_stderr(StringIO()):
@@ -64,6 +64,10 @@ def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]
             raise
     print(f"error: {_as_written(_summary(_box(command_line, arguments)))}", file=sys.stderr)
     sys.exit(2)
+
+
+def _is_debugged() -> bool:
+    return os.environ.get(DEBUG, "0") not in ("", "0")
 
 
 def _exit(error: BaseException) -> NoReturn:

@@ -27,6 +27,8 @@ from gomhc.results.record import Store
 if TYPE_CHECKING:
     from gomhc.experiments.schedule import Done, Task
 
+MOST_JOBS = 1024
+"""Processes that can be asked for."""
 SILENCE = 60.0
 """Seconds after which the next finished run is told, where there is no terminal."""
 
@@ -57,7 +59,7 @@ def reproduce(
         for experiment in experiments:
             print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
         return
-    require_whole("jobs", jobs, 1)
+    require_whole("jobs", jobs, 1, MOST_JOBS)
     judgement = Judgement.load(out / FILE) if (out / FILE).exists() else None
     out.mkdir(parents=True, exist_ok=True)
     with lock(out / ".lock", str(out)):

@@ -101,7 +101,7 @@ class Store:
         run("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
-        if version == 0:
+        if (version, _names(self._database)) == (0, set()):
             for statement in SCHEMA.split(";"):
                 run(statement)
         elif version == 1:  # before rows had a seal
@@ -109,6 +109,8 @@ class Store:
                 run(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
                 for number, *row in run(f"SELECT rowid, * FROM {table}").fetchall():
                     run(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (seal(row[:-1]), number))
+        if _names(self._database) != TABLES:
+            raise ValueError(f"{self.file} is no store of answers of this version; give another --store")
         run(f"PRAGMA user_version = {VERSION}")
         run("COMMIT")
         self._check()
@@ -176,7 +178,7 @@ class Store:
 
 def seal(row: Sequence[object]) -> str:
     """A hash of these values."""
-    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[tuple[str, str, int]]:
@@ -192,8 +194,16 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 def _require_store(file: Path) -> None:
     """A ValueError if the file is another program's, of which nothing is changed."""
-    with closing(_connect(file)) as database:
+    if not file.is_file():
+        raise ValueError(f"{file} must be a file, got a folder or a device; give another --store")
+    # Immutable: it is read as it is, without a lock and without what stands in a log beside it.
+    with closing(sqlite3.connect(f"{file.resolve().as_uri()}?immutable=1", uri=True)) as database:
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if (version, tables) != (0, set()) and (version not in (1, VERSION) or tables != TABLES):
+        names = _names(database)
+    if (version, names) != (0, set()) and (version not in (1, VERSION) or names != TABLES):
         raise ValueError(f"{file} is no store of answers of this version; give another --store")
+
+
+def _names(database: sqlite3.Connection) -> set[str]:
+    """All that is in the file, but for the indices of primary keys."""
+    return {name for (name,) in database.execute("SELECT name FROM sqlite_master") if not name.startswith("sqlite_")}

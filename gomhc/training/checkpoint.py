@@ -26,15 +26,22 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gomhc.checks import require_whole
-from gomhc.data.tokenizers import from_description
-from gomhc.files import Damaged, flush, read_sealed, remove, seal, sha256
+from gomhc.data.tokenizers import CharacterTokenizer, from_description
+from gomhc.files import Damaged, flush, read, remove, seal, sha256, unseal
 from gomhc.training.recipe import Recipe
 from gomhc.version import __version__
 
 FORMAT = "gomhc checkpoint 2"
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+EMBEDDING = "tokens.weight"
+"""The tensor with a row a token."""
 _PARTIAL, _OLD, _DAMAGED = ".partial-", ".old-", "damaged-"
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-([0-9]{8,})")
+_EARLIER = b'"format": "gomhc checkpoint 1"'
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of the file system that say that a checkpoint is not whole; others may pass, and are not held against it."""
+ATTEMPTS = 10
+"""How often the checkpoints of a run are listed again that is in training, and deletes the oldest meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,9 @@ def folder_of(run: Path, step: int) -> Path:
 
 def steps(run: Path) -> list[int]:
     """The steps of which a run has checkpoints, in order."""
-    folders = (run / "checkpoints").glob("step-*")
-    return sorted(int(name[1]) for path in folders if path.is_dir() and (name := _NAME.fullmatch(path.name)))
+    folders = {path for path in (run / "checkpoints").glob("step-*") if path.is_dir()}
+    numbers = {int(name[1]) for path in folders if (name := _NAME.fullmatch(path.name))}
+    return sorted(step for step in numbers if folder_of(run, step) in folders)
 
 
 def save(run: Path, checkpoint: Checkpoint) -> Path:
@@ -93,17 +101,22 @@ def load(path: Path) -> Checkpoint:
     if is_checkpoint(path):
         return _load(path)
     damage: list[str] = []
-    for step in reversed(steps(path)):
-        try:
-            checkpoint = _load(folder_of(path, step))
-        except Damaged as error:
-            damage.append(str(error))
-            continue
-        for problem in damage:
-            warnings.warn(f"{problem}; going back to step {step}", stacklevel=2)
-        return checkpoint
+    for _ in range(ATTEMPTS):
+        listed = steps(path)
+        damage.clear()
+        for step in reversed(listed):
+            try:
+                checkpoint = _load(folder_of(path, step))
+            except Damaged as error:
+                damage.append(str(error))
+                continue
+            for problem in damage:
+                warnings.warn(f"{problem}; going back to step {step}", stacklevel=2)
+            return checkpoint
+        if steps(path) == listed:
+            break
     if damage:
-        raise Damaged(f"{damage[0]}; there is no other one in this run")
+        raise Damaged(f"{damage[0]}; no other one in this run can be read")
     raise ValueError(f"{path} holds no run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
 
 
@@ -134,7 +147,7 @@ def require_same_tensors(loaded: Mapping[str, Tensor], expected: Mapping[str, Te
     if different:
         name = different[0]
         came, wanted = _form(loaded.get(name)), _form(expected.get(name))
-        raise Damaged(f"the weights are not those of the recipe's model: {name} should be {wanted}, and is {came}")
+        raise Damaged(f"expected tensors of the recipe's model; {name} should be {wanted}, and is {came}")
 
 
 def _form(tensor: Tensor | None) -> str:
@@ -143,13 +156,14 @@ def _form(tensor: Tensor | None) -> str:
 
 def _load(folder: Path) -> Checkpoint:
     try:
-        state = read_sealed(folder / STATE)
+        content = read(folder / STATE)
+        if _EARLIER in content[:100]:
+            raise Damaged("an earlier version of gomhc wrote it, without checksums; this one does not read it")
+        state = unseal(content)
         if state.get("format") != FORMAT:
-            raise Damaged(f"it should be of the format {FORMAT!r}, and is of {state.get('format')!r}")
-        if set(state["files"]) != {WEIGHTS, OPTIMIZER}:
-            raise Damaged(
-                f"it must have checksums of {WEIGHTS} and {OPTIMIZER}, and has them of {list(state['files'])}"
-            )
+            raise Damaged(f"expected the format {FORMAT!r}, got {state.get('format')!r}")
+        if not isinstance(state["files"], dict) or set(state["files"]) != {WEIGHTS, OPTIMIZER}:
+            raise Damaged(f"expected checksums of {WEIGHTS} and {OPTIMIZER}, got {state['files']!r}")
         for name, digest in state["files"].items():
             if sha256(folder / name) != digest:
                 raise Damaged(f"{name} is not what was written")
@@ -164,20 +178,24 @@ def _load(folder: Path) -> Checkpoint:
         )
         _require_consistent(checkpoint)
         return checkpoint
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (*MISSING, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise Damaged(f"the checkpoint {folder} cannot be read ({error})") from error
+    except RuntimeError as error:
+        if (folder / WEIGHTS).exists() and (folder / OPTIMIZER).exists():
+            raise
+        raise Damaged(f"the checkpoint {folder} is being deleted ({error})") from error
 
 
 def _step(step: Any, folder: Path) -> int:
     """The step that the state says, which must be the one that the folder's name says, if it says any."""
     name = _NAME.fullmatch(folder.name)
     if name is not None and int(name[1]) != step:
-        raise Damaged(f"it is of step {step}, and its folder of step {int(name[1])}")
+        raise Damaged(f"expected step {int(name[1])}, as its folder says, got {step!r}")
     return _count(step)
 
 
 def _count(number: Any) -> int:
-    require_whole("a number of it", number, 0)
+    require_whole("its count", number, 0)
     return number
 
 
@@ -186,13 +204,16 @@ def _require_consistent(checkpoint: Checkpoint) -> None:
 
     The sizes in a recipe could ask for any amount of memory, and those of a file cannot.
     """
-    recipe, weights, vocabulary = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
-    wanted = recipe.gpt_config(vocabulary.vocab_size).num_parameters
+    recipe, weights, tokenizer = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
+    vocab_size = len(weights[EMBEDDING])
+    if isinstance(tokenizer, CharacterTokenizer) and tokenizer.vocab_size != vocab_size:
+        raise Damaged(f"the model knows {vocab_size} tokens, and the tokenizer {tokenizer.vocab_size}")
+    expected_size = recipe.gpt_config(vocab_size).num_parameters
     size = sum(tensor.numel() for tensor in weights.values())
-    if size != wanted:
-        raise Damaged(f"its recipe is of a model of {wanted:,} parameters, and its weights are {size:,} numbers")
+    if size != expected_size:
+        raise Damaged(f"expected the {expected_size:,} weights of the recipe's model, got {size:,}")
     if checkpoint.step > recipe.steps:
-        raise Damaged(f"it is of step {checkpoint.step}, and its recipe has {recipe.steps} steps")
+        raise Damaged(f"step {checkpoint.step} is beyond the recipe's {recipe.steps} steps")
     expected = {
         f"{name}/{key}": torch.empty((), device="meta") if key == "step" else weight
         for name, weight in weights.items()

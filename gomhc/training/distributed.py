@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +24,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gomhc.checks import require_choice
 
+FAILED = "\0failed"
+"""What the main process says instead of a value."""
 Parallel = Literal["ddp", "fsdp"]
 """Each process holds the whole model, or a share of it."""
 
@@ -70,6 +72,21 @@ class World:
         found: list[str | None] = [None] * self.size
         dist.all_gather_object(found, value)
         return next((one for one in found if one is not None), None)
+
+    def from_main(self, make: Callable[[], str]) -> str:
+        """What `make` returns in the main process; where it raises an error there, the others leave without a word."""
+        if not self.is_main:
+            value = self.first(None)
+            if value is None or value == FAILED:
+                raise SystemExit(1)
+            return value
+        try:
+            value = make()
+        except BaseException:
+            self.first(FAILED)
+            raise
+        self.first(value)
+        return value
 
     def wait(self) -> None:
         """For all to come here."""

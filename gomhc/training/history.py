@@ -17,6 +17,8 @@ from typing import Any
 from gomhc.files import Damaged, open_regular, remove_unfinished, write_atomically
 
 FILE = "metrics.jsonl"
+LONGEST_LINE, LARGEST_FILE = 2**24, 2**32
+"""Bytes that are read into memory at once."""
 Record = Mapping[str, Any]
 
 
@@ -26,8 +28,6 @@ class History:
     def __init__(self, run: Path, first_step: int = 0, written: tuple[int, str] | None = None) -> None:
         """Continue from `first_step`, when the file had the length and SHA-256 in `written`; None for a new run."""
         path = run / FILE
-        if path.is_symlink():
-            raise Damaged(f"{path} must be a regular file, got a link, through which another file would be changed")
         remove_unfinished(run, FILE)
         kept = _first_bytes(path, *written) if written is not None else b""
         if kept is None:
@@ -79,7 +79,7 @@ def read(run: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     with open_regular(path) as file:
-        for line in file:
+        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
@@ -88,11 +88,18 @@ def read(run: Path) -> Iterator[dict[str, Any]]:
                 yield record
 
 
+def require_no_links(run: Path) -> None:
+    """`Damaged` if something that a run writes is a link, through which other files would be changed."""
+    for name in (FILE, "checkpoints", "tensorboard"):
+        if (run / name).is_symlink():
+            raise Damaged(f"{run / name} must be of the run itself, got a link; let the whole folder {run} be one")
+
+
 def _first_bytes(path: Path, length: int, digest: str) -> bytes | None:
     """So many bytes of the file, or None if they are not those of that SHA-256."""
     try:
         with open_regular(path) as file:
-            content = file.read(length) if length <= os.fstat(file.fileno()).st_size else b""
+            content = file.read(length) if length <= min(LARGEST_FILE, os.fstat(file.fileno()).st_size) else b""
     except FileNotFoundError:
         return None
     return content if hashlib.sha256(content).hexdigest() == digest else None

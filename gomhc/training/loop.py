@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ from gomhc.statistics.curves import gradient_jitter
 from gomhc.training import checkpoint, distributed, health
 from gomhc.training.checkpoint import Checkpoint
 from gomhc.training.distributed import Parallel, World
-from gomhc.training.history import History, Record
+from gomhc.training.history import History, Record, require_no_links
 from gomhc.training.recipe import Recipe
 from gomhc.training.sampling import stream_text
 from gomhc.training.signals import stop_on_signals
@@ -86,9 +86,8 @@ def train(
     Without `run` the folder is a new one: runs/go-1, runs/go-2 and so on.
     """
     execution, watcher = execution or Execution(), watcher or Watcher()
-    with distributed.world(execution.device) as world, _new_folder(run, recipe, world) as folder:
-        if checkpoint.steps(folder):
-            raise ValueError(f"{folder} already holds a run; go on with it by --resume {folder}, or choose another")
+    with distributed.world(execution.device) as world, ExitStack() as stack:
+        folder = Path(world.from_main(lambda: str(stack.enter_context(_new_folder(run, recipe)))))
         return _train(recipe, folder, None, execution, world, watcher)
 
 
@@ -99,13 +98,10 @@ def resume(run: Path, execution: Execution | None = None, watcher: Watcher | Non
         raise ValueError(f"{run} is a checkpoint; expected the folder of a run, such as {run.parent.parent}")
     if not checkpoint.steps(run):
         raise ValueError(f"{run} holds no run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
-    with distributed.world(execution.device) as world, _locked(run, world):
-        newest = checkpoint.load(run) if world.is_main else None
-        step = world.first(None if newest is None else str(newest.step))  # of which all processes go on
-        last = newest or checkpoint.load(checkpoint.folder_of(run, int(str(step))))
-        if world.is_main:
-            checkpoint.set_aside_later(run, last.step)
-            checkpoint.remove_surplus(run, last.recipe.keep)
+    with distributed.world(execution.device) as world, ExitStack() as stack:
+        newest: list[Checkpoint] = []  # one, in the main process
+        step = world.from_main(lambda: str(stack.enter_context(_continued(run, newest))))
+        last = newest[0] if newest else checkpoint.load(checkpoint.folder_of(run, int(step)))
         return _train(last.recipe, run, last, execution, world, watcher)
 
 
@@ -114,30 +110,40 @@ def _train(
 ) -> int:
     watcher = watcher if world.is_main else Watcher()
     watcher.opened(run)
-    with stop_on_signals() as stop:
-        trainer = Trainer(recipe, run, last, execution, world, watcher)
-        try:
+    trainer = Trainer(recipe, run, last, execution, world, watcher)
+    try:
+        with stop_on_signals() as stop:
             return trainer.run_until(lambda: stop.wanted)
-        finally:
-            trainer.close()
+    finally:
+        trainer.close()
 
 
 @contextmanager
-def _new_folder(run: Path | None, recipe: Recipe, world: World) -> Iterator[Path]:
+def _new_folder(run: Path | None, recipe: Recipe) -> Iterator[Path]:
     """The folder of a new run, which is ours alone; it is deleted again if nothing comes into it."""
-    if not world.is_main:
-        yield Path(str(world.first(None)))
-        return
     name = f"runs/{recipe.mixing.partition(':')[0]}"
     made: list[Path] = []
     folder = run or next(folder for number in count(1) if _make(folder := Path(f"{name}-{number}"), made))
     _make(folder, made)
     try:
-        with _locked(folder, world):
-            world.first(str(folder))
+        with lock(folder / LOCK, str(folder)):
+            require_no_links(folder)
+            if checkpoint.steps(folder):
+                raise ValueError(f"{folder} already holds a run; go on with it by --resume {folder}, or choose another")
             yield folder
     finally:
         _remove_empty(made)
+
+
+@contextmanager
+def _continued(run: Path, newest: list[Checkpoint]) -> Iterator[int]:
+    """The step from which a run goes on, whose checkpoint is put into `newest`; the folder is ours alone meanwhile."""
+    with lock(run / LOCK, str(run)):
+        require_no_links(run)
+        newest.append(checkpoint.load(run))
+        checkpoint.set_aside_later(run, newest[0].step)
+        checkpoint.remove_surplus(run, newest[0].recipe.keep)
+        yield newest[0].step
 
 
 def _make(folder: Path, made: list[Path]) -> bool:
@@ -158,10 +164,6 @@ def _remove_empty(folders: list[Path]) -> None:
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
-
-
-def _locked(run: Path, world: World) -> AbstractContextManager[None]:
-    return lock(run / LOCK, str(run)) if world.is_main else nullcontext()
 
 
 class Trainer:
@@ -367,10 +369,9 @@ def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     if recipe.batch_size % world.size != 0:
         raise ValueError(f"batch_size={recipe.batch_size} cannot be shared by {world.size} processes equally")
     corpus = corpora.find(recipe.corpus)
-    if world.is_main:
-        prepare(corpus, recipe.tokenizer)
+    made = prepare(corpus, recipe.tokenizer) if world.is_main else None
     world.wait()
-    data = prepare(corpus, recipe.tokenizer)
+    data = made or prepare(corpus, recipe.tokenizer)
     for side, tokens in (("train", data.train), ("validation", data.validation)):
         if len(tokens) <= recipe.context_length:
             raise ValueError(
