@@ -39,11 +39,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # children are forked, and share 
 import torch
 from command_lines import LISTED, random_command_line
 from judge_server import BAD, SILENT, Judge, serve
+from small_runs import small_recipe
 
 import gomhc.cli
 from gomhc.data import tokens
 from gomhc.data.corpora import find
-from gomhc.data.stories import stories
 from gomhc.experiments import schedule
 from gomhc.experiments.registry import EXPERIMENTS
 from gomhc.judge import evaluation
@@ -128,28 +128,6 @@ def die_at_event(folders: tuple[Path, ...], number: int) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def small_recipe(folder: Path) -> Recipe:
-    corpus = folder / "corpus.txt"
-    corpus.write_text("<|endoftext|>".join(stories(30)))
-    return Recipe(
-        corpus=str(corpus),
-        num_streams=2,
-        num_layers=1,
-        num_heads=1,
-        num_channels=8,
-        context_length=8,
-        dropout=0.1,
-        steps=6,
-        batch_size=2,
-        warmup_steps=1,
-        evaluate_every=3,
-        evaluation_windows=2,
-        sample_tokens=3,
-        save_every=2,
-        keep=2,
-    )
-
-
 def train_or_resume(recipe: Recipe, run: Path, event: int | None = None) -> None:
     if event is not None:
         die_at_event((run, Path(os.environ["GOMHC_CACHE"])), event)
@@ -167,14 +145,14 @@ def result(run: Path) -> tuple[list[dict[str, Any]], bytes]:
 
 def leftovers(run: Path) -> list[Path]:
     """Files that a finished run should not have."""
-    hidden = [path for path in run.rglob(".*") if path.name != ".lock"]
+    hidden = list(run.rglob(".*"))
     return hidden + [path for path in run.rglob("*") if re.match("partial|damaged", path.name)]
 
 
 def kills(folder: Path, end: float, rng: random.Random) -> Counter[str]:
     counts: Counter[str] = Counter()
     os.environ["GOMHC_CACHE"] = str(folder / "cache")
-    recipe, expected = small_recipe(folder), folder / "whole"
+    recipe, expected = small_recipe(folder / "corpus.txt", dropout=0.1, keep=2), folder / "whole"
     assert forked(train_or_resume, recipe, expected).code == 0
     begin = time.monotonic()
     assert forked(train_or_resume, recipe, folder / "again").code == 0
@@ -256,7 +234,7 @@ def flips(folder: Path, end: float, rng: random.Random) -> Counter[str]:
     """Each way of reading gives what was written, or an error or a warning, whatever bit is flipped."""
     counts: Counter[str] = Counter()
     os.environ["GOMHC_CACHE"] = str(folder / "cache")
-    recipe, run = replace(small_recipe(folder), keep=1), folder / "run"
+    recipe, run = replace(small_recipe(folder / "corpus.txt", dropout=0.1, keep=2), keep=1), folder / "run"
     assert forked(train_or_resume, recipe, run).code == 0
     newest = checkpoint.folder_of(run, checkpoint.steps(run)[-1])
     ways = [*ways_of_checkpoint(run, newest), *ways_of_cache(recipe), *ways_of_records(folder), *ways_of_judge(folder)]
@@ -381,7 +359,7 @@ def complaint(ended: Ended) -> str | None:
 def commands(folder: Path, end: float, rng: random.Random) -> Counter[str]:
     counts: Counter[str] = Counter()
     os.environ["GOMHC_CACHE"] = str(folder / "cache")
-    recipe, run = small_recipe(folder), folder / "run"
+    recipe, run = small_recipe(folder / "corpus.txt", dropout=0.1, keep=2), folder / "run"
     assert forked(train_or_resume, recipe, run).code == 0
     (folder / "stories.jsonl").write_text('{"opening": "Once", "completion": " more"}\n')
     os.chdir(folder)
@@ -408,7 +386,9 @@ def commands(folder: Path, end: float, rng: random.Random) -> Counter[str]:
 def pairs(folder: Path, end: float, rng: random.Random) -> Counter[str]:
     counts: Counter[str] = Counter()
     os.environ["GOMHC_CACHE"] = str(folder / "cache")
-    recipe = replace(small_recipe(folder), steps=150, evaluate_every=50, save_every=10)  # seconds, to meet each other
+    recipe = replace(
+        small_recipe(folder / "corpus.txt", dropout=0.1, keep=2), steps=150, evaluate_every=50, save_every=10
+    )  # seconds, to meet each other
     expected = folder / "whole"
     assert forked(train_or_resume, recipe, expected).code == 0
     values = {field.name.replace("_", "-"): str(getattr(recipe, field.name)) for field in fields(recipe)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -194,17 +195,15 @@ class TestTokens:
         prepare(Split(tmp_path / "t"), "character")
         (folder,) = (cache / "tokens").iterdir()
         folder.rename(tmp_path / "made elsewhere")
-        with (
-            pytest.warns(UserWarning, match="waiting for the cache .*, which is in use by process"),
-            ThreadPoolExecutor() as pool,
-            lock(cache / "locks" / folder.name, "it"),
-        ):
-            waiting = pool.submit(prepare, Split(tmp_path / "t"), "character")
-            time.sleep(0.2)
-            assert not waiting.done()
-            made = (tmp_path / "made elsewhere").rename(folder)
-            before = (made / "train.bin").stat().st_mtime_ns
-        assert waiting.result().train.tolist()
+        with warnings.catch_warnings(record=True, action="always") as told, ThreadPoolExecutor() as pool:
+            with lock(cache / "locks" / folder.name, "it"):
+                waiting = pool.submit(prepare, Split(tmp_path / "t"), "character")
+                time.sleep(0.2)
+                assert not waiting.done()
+                made = (tmp_path / "made elsewhere").rename(folder)
+                before = (made / "train.bin").stat().st_mtime_ns
+            assert waiting.result().train.tolist()
+        assert "waiting for the cache" in str(told[0].message)
         assert (folder / "train.bin").stat().st_mtime_ns == before
 
     def test_batch_is_a_function_of_seed_and_step(self) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_runs import small_recipe
 
 import gomhc
 from gomhc.birkhoff.named import named
-from gomhc.data.stories import stories
 from gomhc.files import Damaged, seal, sha256, unseal
 from gomhc.lock import InUse, lock
 from gomhc.models import GPT, GPTConfig
@@ -44,23 +44,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with the checkpoints of steps 2, 4 and 6."""
     folder = tmp_path_factory.mktemp("whole")
-    (folder / "corpus.txt").write_text("<|endoftext|>".join(stories(30)))
-    recipe = Recipe(
-        corpus=str(folder / "corpus.txt"),
-        num_streams=2,
-        num_layers=1,
-        num_heads=1,
-        num_channels=8,
-        context_length=8,
-        steps=STEPS,
-        batch_size=2,
-        warmup_steps=1,
-        evaluate_every=3,
-        evaluation_windows=2,
-        sample_tokens=3,
-        save_every=2,
-        keep=3,
-    )
+    recipe = small_recipe(folder / "corpus.txt", steps=STEPS)
     train(recipe, folder / "run", CPU)
     return folder / "run"
 

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_runs import small_recipe
 
 import gomhc
 from gomhc.data import corpora
-from gomhc.data.stories import stories
 from gomhc.data.tokens import evaluation_windows, prepare
 from gomhc.files import seal, unseal
 from gomhc.inspection import inspect
@@ -50,10 +50,8 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def small(corpus: Path) -> Recipe:
-    corpus.write_text("<|endoftext|>".join(stories(40)))
-    return Recipe(
-        corpus=str(corpus),
-        num_streams=2,
+    return small_recipe(
+        corpus,
         num_layers=2,
         num_heads=2,
         num_channels=16,
