@@ -45,7 +45,7 @@ def _take(file: Path, what: str, wait: bool) -> int:
         try:
             _require_plain(descriptor, file)
             while not _is_locked(descriptor):
-                holder = os.read(descriptor, 1000).decode(errors="replace").strip() or "another process"
+                holder = _holder(descriptor)
                 if not wait:
                     raise InUse(f"{what} is in use by {holder}; wait for it, or choose another folder")
                 if not told:
@@ -84,13 +84,23 @@ def _is_locked(descriptor: int) -> bool:
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        os.lseek(descriptor, 0, os.SEEK_SET)
         return False
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
         warnings.warn("this file system has no locks: see that no other process writes here", stacklevel=5)
     return True
+
+
+def _holder(descriptor: int) -> str:
+    """What the holder has written about itself; it may have got the lock just now, and write in a moment."""
+    for _ in range(20):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        text = os.read(descriptor, 1000).decode(errors="replace").strip()
+        if text:
+            return text
+        time.sleep(0.05)
+    return "another process"
 
 
 def _is_still_there(descriptor: int, file: Path) -> bool:

@@ -118,6 +118,14 @@ class TestLock:
         ):
             pass
 
+    def test_one_that_has_it_and_did_not_say_who_it_is_yet_is_given_a_moment(self, tmp_path: Path) -> None:
+        with lock(tmp_path / "l", "the folder"):
+            text = (tmp_path / "l").read_text()
+            (tmp_path / "l").write_text("")
+            threading.Timer(0.2, (tmp_path / "l").write_text, [text]).start()
+            with pytest.raises(InUse, match=f"in use by process {os.getpid()}"), lock(tmp_path / "l", "the folder"):
+                pass
+
     def test_the_lock_of_a_killed_process_is_taken_over(self, tmp_path: Path, holder) -> None:
         holder.kill()
         holder.wait()
