@@ -26,7 +26,7 @@ def lock(file: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock on `file`, which is there meanwhile; `InUse` if another process has it, unless we `wait` for it.
 
     The operating system frees it when the process ends, so that there are no stale locks. `what` it protects is for the
-    message: `InUse: runs/go-1 is in use by process 4242 on host since 2026-11-16 15:08:41 (gomhc train ...)`.
+    message: `InUse: runs/go-1 is in use by process 4242 (gomhc) on host since 2026-11-16 15:08:41`.
     """
     descriptor = _take(file, what, wait)
     try:
@@ -112,6 +112,5 @@ def _is_still_there(descriptor: int, file: Path) -> bool:
 
 def _ourselves() -> str:
     program = Path(sys.argv[0])
-    name = program.parent.name if program.name == "__main__.py" else program.name
-    command = " ".join([name, *sys.argv[1:]])[:200]
-    return f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')} ({command})"
+    name = program.parent.name if program.name == "__main__.py" else program.name  # no arguments: one may be a secret
+    return f"process {os.getpid()} ({name}) on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"

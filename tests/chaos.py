@@ -409,7 +409,7 @@ def pairs(folder: Path, end: float, rng: random.Random) -> Counter[str]:
         refused = [one.output for one in ended if one.code != 0]
         assert len(refused) < 2, refused
         for output in refused:
-            assert re.search(r"error: .* is in use by process \d+ on .*\n", output), output
+            assert re.search(r"error: .* is in use by process \d+ \(.*\) on .*\n", output), output
         assert result(run) == result(expected)
         counts["pairs of resumed runs: one refused" if refused else "pairs of resumed runs: one after the other"] += 1
     return counts

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -35,6 +37,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if (item.get_closest_marker("unchecked") is not None) != wanted]
     items[:] = [item for item in items if item not in others]
     config.hook.pytest_deselected(items=others)
+
+
+@pytest.fixture(scope="module")
+def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of tokens for the tests of one file."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GOMHC_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture

@@ -113,7 +113,9 @@ class TestLock:
 
     def test_a_second_process_is_refused_and_told_of_the_first(self, tmp_path: Path, holder) -> None:
         with (
-            pytest.raises(InUse, match=rf"^the folder is in use by process {holder.pid} on \S+ since 2.*; wait for it"),
+            pytest.raises(
+                InUse, match=rf"^the folder is in use by process {holder.pid} \(.*\) on \S+ since 2.*; wait for it"
+            ),
             lock(tmp_path / "l", "the folder"),
         ):
             pass

@@ -227,7 +227,7 @@ def test_two_do_not_work_in_one_folder(tmp_path):
     with lock(tmp_path / ".lock", "it"):
         done = reproduce(tmp_path, "--only", "counts")
     assert done.returncode == 1
-    assert re.fullmatch(rf"error: {tmp_path} is in use by process {os.getpid()} on .*\n", done.stderr)
+    assert re.fullmatch(rf"error: {tmp_path} is in use by process {os.getpid()} \(.*\) on .*\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
 
 

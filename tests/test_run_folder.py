@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,19 +29,12 @@ from gomhc.training.distributed import World
 from gomhc.training.history import FILE, read
 
 CPU = Execution(device="cpu")
+pytestmark = pytest.mark.usefixtures("token_cache")
 STEPS = 6
 
 
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOMHC_CACHE", str(folder))
-        yield folder
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(token_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with the checkpoints of steps 2, 4 and 6."""
     folder = tmp_path_factory.mktemp("whole")
     recipe = small_recipe(folder / "corpus.txt", steps=STEPS)
@@ -108,7 +101,7 @@ class TestOneProcessAtATime:
         before = {path: path.read_bytes() for path in started.rglob("*") if path.is_file() and path.name != ".lock"}
         with (
             lock(started / ".lock", "it"),
-            pytest.raises(InUse, match=rf"run is in use by process {os.getpid()} on .*; wait for it"),
+            pytest.raises(InUse, match=rf"run is in use by process {os.getpid()} \(.*\) on .*; wait for it"),
         ):
             begin(started, CPU)
         for path, content in before.items():

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,10 @@ from gomhc.training import Execution, NotFinite, Recipe, Watcher, checkpoint, lo
 from gomhc.training.history import FILE, read
 
 CPU = Execution(device="cpu")
+pytestmark = pytest.mark.usefixtures("token_cache")
 DRIVER = Path(__file__).with_name("train_and_die.py")
 STEPS, SAVE_EVERY = 9, 3
 Ended = subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOMHC_CACHE", str(folder))
-        yield folder
 
 
 @pytest.fixture
@@ -124,7 +117,7 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+def reference(token_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return Reference(tmp_path_factory.mktemp("reference"))
 
 
@@ -385,12 +378,12 @@ class TestMistakes:
         with pytest.raises(ValueError, match="is not the one that this run began with"):
             resume(run, CPU)
 
-    def test_empty_corpus(self, recipe: Recipe, tmp_path: Path, cache: Path) -> None:
+    def test_empty_corpus(self, recipe: Recipe, tmp_path: Path, token_cache: Path) -> None:
         Path(recipe.corpus).write_text("\n\n<|endoftext|>\n")
         with pytest.raises(ValueError, match="corpus is empty"):
             train(recipe, tmp_path / "run", CPU)
         assert not (tmp_path / "run").exists()
-        assert not list((cache / "tokens").glob("partial-*"))
+        assert not list((token_cache / "tokens").glob("partial-*"))
 
     def test_corpus_shorter_than_the_context(self, recipe: Recipe, tmp_path: Path) -> None:
         Path(recipe.corpus).write_text("Too short for that.\n")

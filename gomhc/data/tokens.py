@@ -76,11 +76,13 @@ def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
     """What the cache holds, or None; what is in it is checked."""
     if not folder.exists():
         return None
+    chosen = None if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
+    vocab_size = None if chosen is None else chosen.vocab_size  # what is wrong with it is no damage of the cache
     try:
         about = read_sealed(folder / ABOUT)
-        described = from_description(about["tokenizer"])
-        tokenizer = described if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
-        train, validation = (_mapped(folder / f"{side}.bin", about, tokenizer.vocab_size) for side in SIDES)
+        tokenizer = chosen or from_description(about["tokenizer"])
+        most = vocab_size or tokenizer.vocab_size
+        train, validation = (_mapped(folder / f"{side}.bin", about, most) for side in SIDES)
         return Dataset(tokenizer, train, validation, about["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         warnings.warn(f"the tokens in {folder} are damaged ({error}); making them again", stacklevel=3)

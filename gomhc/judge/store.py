@@ -108,7 +108,7 @@ class Store:
             for table in SEALED:
                 run(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
                 for number, *row in run(f"SELECT rowid, * FROM {table}").fetchall():
-                    run(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (seal(row[:-1]), number))
+                    run(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (row_hash(row[:-1]), number))
         if _names(self._database) != TABLES:
             raise ValueError(f"{self.file} is no store of answers of this version; give another --store")
         run(f"PRAGMA user_version = {VERSION}")
@@ -128,7 +128,7 @@ class Store:
             ]
         for table in SEALED if not damage else ():
             for *row, written in run(f"SELECT * FROM {table}"):
-                if seal(row) != written:
+                if row_hash(row) != written:
                     damage.append(f"a row of {table} was changed: {str(row)[:100]}")
         if damage:
             raise ValueError(f"{self.file} is damaged ({damage[0]}); bring a copy of it back, or give another --store")
@@ -142,7 +142,9 @@ class Store:
         """Keep what was sampled; all or nothing."""
         rows = [(weights, sampling, story.opening, story.completion) for story in stories]
         self._database.execute("BEGIN")
-        self._database.executemany("INSERT INTO stories VALUES (?, ?, ?, ?, ?)", [(*row, seal(row)) for row in rows])
+        self._database.executemany(
+            "INSERT INTO stories VALUES (?, ?, ?, ?, ?)", [(*row, row_hash(row)) for row in rows]
+        )
         self._database.execute("COMMIT")
 
     def keep_questions(self, protocol: str, text: str, stories: Iterable[Story]) -> None:
@@ -173,10 +175,10 @@ class Store:
         """Keep an answer; on the disk when this returns."""
         scores = answer.scores or (None,) * len(CRITERIA)
         row = (*question.key, *scores, answer.missing, answer.text, answer.input_tokens, answer.output_tokens)
-        self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(row)))
+        self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, row_hash(row)))
 
 
-def seal(row: Sequence[object]) -> str:
+def row_hash(row: Sequence[object]) -> str:
     """A hash of these values."""
     return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()
 
