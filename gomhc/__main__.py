@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gomhc.cli import main
+from gomhc.lab.cli import main
 
 main()

@@ -35,27 +35,28 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # children are forked, and share two cores
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import torch
 from command_lines import LISTED, random_command_line
 from judge_server import BAD, SILENT, Judge, serve
 from small_runs import small_recipe
 
-import gomhc.cli
-from gomhc.data import tokens
-from gomhc.data.corpora import find
-from gomhc.experiments import schedule
-from gomhc.experiments.registry import EXPERIMENTS
-from gomhc.judge import evaluation
-from gomhc.judge.answers import Scores
-from gomhc.judge.judgement import Judgement
-from gomhc.judge.protocol import Prompts, Protocol, Settings
-from gomhc.judge.store import Answer, Store
-from gomhc.judge.stories import Story
-from gomhc.lock import InUse
-from gomhc.results.record import Store as Records
-from gomhc.training import Execution, Recipe, checkpoint, resume, train
-from gomhc.training.history import FILE, read
+import gomhc.lab.cli
+from gomhc.lab.data import tokens
+from gomhc.lab.data.corpora import find
+from gomhc.lab.experiments import schedule
+from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.judge import evaluation
+from gomhc.lab.judge.answers import Scores
+from gomhc.lab.judge.judgement import Judgement
+from gomhc.lab.judge.protocol import Prompts, Protocol, Settings
+from gomhc.lab.judge.store import Answer, Store
+from gomhc.lab.judge.stories import Story
+from gomhc.lab.lock import InUse
+from gomhc.lab.results.record import Store as Records
+from gomhc.lab.training import Execution, Recipe, checkpoint, resume, train
+from gomhc.lab.training.history import FILE, read
 
 CPU = Execution(device="cpu")
 MEMORY = 6 * 2**30
@@ -284,7 +285,7 @@ def ways_of_checkpoint(run: Path, newest: Path) -> Iterator[Way]:
         yield newest / name, loaded
 
     def history() -> object:
-        from gomhc.training.history import _first_bytes
+        from gomhc.lab.training.history import _first_bytes
 
         kept = _first_bytes(run / FILE, *checkpoint.load(run).history)
         if kept is None:
@@ -342,7 +343,7 @@ def command(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     torch.set_num_threads(1)
     sys.argv = ["gomhc", *arguments]
-    gomhc.cli.main()
+    gomhc.lab.cli.main()
 
 
 def complaint(ended: Ended) -> str | None:

@@ -247,7 +247,7 @@ def build(program, *flags, shared=False):
     sys.path.insert(0, str(HERE.parent / "gomhc" / "kernels"))
     from stamp import stamp
 
-    source = NATIVE / "kernels.cpp" if shared else HERE / "sanitize.cpp"
+    source = NATIVE / "kernels.cpp" if shared else HERE / "kernels" / "sanitize.cpp"
     kind = ["-shared", "-fPIC", f"-DGOMHC_STAMP={stamp(NATIVE)}"] if shared else ["-I", str(NATIVE)]
     subprocess.run(["g++", *FLAGS, *flags, *kind, str(source), "-o", str(program)], check=True)
 

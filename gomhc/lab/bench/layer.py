@@ -1,0 +1,122 @@
+r"""What does a whole hyper-connection cost around a branch that does nothing, forward and backward?
+
+The roofline is what no layer can avoid: its three matrix products and eight copies of the streams.
+d = num_streams, c = channels of a stream, p = logits of go-mHC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic, Parametrization
+from gomhc.lab.bench.projection import with_kernels
+from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
+from gomhc.layers import HyperConnection
+
+ROOFLINE = "roofline"
+DEEPSEEK = "transformers, DeepSeek-V4"
+LUCIDRAINS = "hyper-connections, HC"
+LUCIDRAINS_MHC = "hyper-connections, mHC"
+PEERS = {
+    DEEPSEEK: "transformers.models.deepseek_v4.modeling_deepseek_v4",
+    LUCIDRAINS: "hyper_connections",
+    LUCIDRAINS_MHC: "hyper_connections",
+}
+"""What other people install -> the module that it needs."""
+NUM_STREAMS = 4
+METHODS = ("go", "sinkhorn", "permutations", "kronecker", "transportation", "identity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer(Benchmark):
+    """One hyper-connection of four streams around a branch that returns its input."""
+
+    tokens: int = 4096
+    """How many tokens pass at once."""
+    channels: int = 384
+    """Channels of a stream (c)."""
+
+    title: ClassVar[str] = "One hyper-connection, forward and backward"
+    references: ClassVar[tuple[str, ...]] = (ROOFLINE, DEEPSEEK, LUCIDRAINS, LUCIDRAINS_MHC)
+
+    def contenders(self) -> list[Contender]:
+        ours = {key: self._connection(PARAMETRIZATIONS[key](num_streams=NUM_STREAMS)) for key in METHODS}
+        plain = {f"{key} (plain)": with_kernels("plain", run) for key, run in ours.items()}
+        makers = {DEEPSEEK: self._deepseek_v4, LUCIDRAINS: self._lucidrains, LUCIDRAINS_MHC: self._lucidrains_mhc}
+        peers = {name: make() for name, make in makers.items() if is_installed(PEERS[name])}
+        everything = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
+        sizes = {"d": NUM_STREAMS, "c": self.channels, "tokens": self.tokens}
+        return [Contender(name, sizes, run) for name, run in everything.items()]
+
+    def remarks(self) -> list[str]:
+        roofline = f"{ROOFLINE}: the three matrix products of go and eight copies of the streams"
+        missing = [name for name in PEERS if not is_installed(PEERS[name])]
+        return [roofline, *(f"not installed: {name}" for name in missing)]
+
+    def _streams(self) -> Float[Tensor, "tokens d c"]:
+        return torch.randn(self.tokens, NUM_STREAMS, self.channels, generator=torch.Generator().manual_seed(0))
+
+    def _roofline(self) -> Callable[[], object]:
+        go = Orthostochastic(num_streams=NUM_STREAMS)
+        x = self._streams().flatten(1)
+        weight = torch.randn(2 * NUM_STREAMS + go.num_logits, x.shape[1])
+        gradient, copy = torch.randn(len(x), len(weight)), torch.empty_like(x)
+
+        def run() -> None:
+            x @ weight.mT, gradient @ weight, gradient.mT @ x
+            for _ in range(8):
+                copy.copy_(x)
+
+        return run
+
+    def _connection(self, parametrization: Parametrization) -> Callable[[], object]:
+        generator = torch.Generator().manual_seed(0)
+        # A start in which the streams steer the coefficients: none of the gradients is zero.
+        layer = HyperConnection(lambda x: x, self.channels, parametrization, start="near-identity", generator=generator)
+        return forward_and_backward(layer, self._streams(), layer.parameters())
+
+    def _deepseek_v4(self) -> Callable[[], object]:
+        """Hugging Face's module, and the join of its decoder layer."""
+        modeling = import_module(PEERS[DEEPSEEK])
+        config = modeling.DeepseekV4Config(hc_mult=NUM_STREAMS, hidden_size=self.channels)
+        module = modeling.DeepseekV4HyperConnection(config)
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=0.02)
+
+        def layer(x: Tensor) -> Tensor:
+            post, comb, branch_input = module(x)
+            return post.unsqueeze(-1) * branch_input.unsqueeze(-2) + comb.transpose(-1, -2) @ x
+
+        return forward_and_backward(layer, self._streams()[None], module.parameters())
+
+    def _lucidrains(self) -> Callable[[], object]:
+        return self._lucidrains_layer("get_init_and_expand_reduce_stream_functions")
+
+    def _lucidrains_mhc(self) -> Callable[[], object]:
+        return self._lucidrains_layer("mc_get_init_and_expand_reduce_stream_functions")
+
+    def _lucidrains_layer(self, maker: str) -> Callable[[], object]:
+        """Its streams come first: (batch * d, tokens, c)."""
+        make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(NUM_STREAMS)
+        layer = make(dim=self.channels, branch=nn.Identity(), layer_index=0)
+        return forward_and_backward(layer, self._streams().transpose(0, 1).contiguous(), layer.parameters())
+
+
+def forward_and_backward(
+    layer: Callable[[Tensor], Any], streams: Tensor, parameters: Iterable[Tensor]
+) -> Callable[[], object]:
+    """Gradients of everything from a random cotangent."""
+    cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1))
+    leaves = (streams.requires_grad_(), *parameters)
+
+    def run() -> None:
+        torch.autograd.grad(layer(streams), leaves, cotangent, allow_unused=True)
+
+    return run

@@ -1,0 +1,152 @@
+r"""What does a doubly stochastic matrix cost, forward and backward, by each method?
+
+Three references are written out here, as plain as they are in other people's code: the solve that go-mHC is usually
+computed by, Sinkhorn's iteration, and mHC-lite's product. d = num_streams, s = expressivity, n = d * s
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import permutations
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gomhc import kernels
+from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic
+from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
+
+Map = Callable[[Tensor], Tensor]
+
+GO = Orthostochastic.key
+SOLVE = "linalg.solve"
+PRODUCT = "mHC-lite's product"
+ITERATIONS = "20 Sinkhorn iterations"
+PEER, PEER_MODULE = "hyper-connections' Sinkhorn", "hyper_connections.mHCv2"
+"""The same twenty iterations as other people install them, measured where they are."""
+
+MAIN, LARGER = (4, 2), (8, 2)
+"""(d, s) where everything is compared, and where go-mHC is compared to the solve."""
+GROWTH = tuple((d, s) for d in (2, 4, 8, 16, 32) for s in (1, 2, 3))
+LARGEST_BATCH = 2**20
+"""Entries of all rotations that `grow` holds at once, as 16,384 matrices of (4, 2) have: beyond, there are fewer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection(Benchmark):
+    """The maps alone: what a batch of doubly stochastic matrices costs by each method."""
+
+    num_matrices: int = 16384
+    """How many matrices a call makes."""
+    grow: bool = False
+    """Also measure go-mHC and the solve for d = 2 to 32 and s = 1 to 3, and plot them."""
+    plot: Path = Path("bench-projection.png")
+    """Where that plot is written."""
+
+    title: ClassVar[str] = "Doubly stochastic matrices, forward and backward"
+    references: ClassVar[tuple[str, ...]] = (SOLVE, ITERATIONS, PEER, PRODUCT)
+
+    def contenders(self) -> list[Contender]:
+        d, s = MAIN
+        found = list(self._go_and_solve(*MAIN, kernels.available()))
+        for key, cls in PARAMETRIZATIONS.items():
+            if key != GO:
+                method = cls(num_streams=d)
+                found.append(self._contender(key, d, s, method.num_logits, method))
+        found.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
+        found.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
+        if is_installed(PEER_MODULE):
+            found.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
+        found += self._go_and_solve(*LARGER, kernels.available())
+        for d, s in GROWTH if self.grow else ():
+            if (d, s) not in (MAIN, LARGER):
+                found += self._go_and_solve(d, s, [])
+        return found
+
+    def remarks(self) -> list[str]:
+        names = ", ".join(kernels.available())
+        missing = [] if is_installed(PEER_MODULE) else [f"not installed: {PEER}"]
+        return [f"{GO}: as gomhc runs it, and by its kernels ({names})", *missing]
+
+    def _go_and_solve(self, d: int, s: int, kernel_names: Sequence[str]) -> Iterator[Contender]:
+        """The solve, go-mHC as it runs by default, and go-mHC by each of these kernels."""
+        go = Orthostochastic(num_streams=d, expressivity=s)
+        yield self._contender(SOLVE, d, s, go.num_logits, Solve(num_streams=d, expressivity=s))
+        yield self._contender(GO, d, s, go.num_logits, go)
+        for name in kernel_names:
+            contender = self._contender(f"{GO} ({name})", d, s, go.num_logits, go)
+            yield Contender(contender.method, contender.sizes, with_kernels(name, contender.run))
+
+    def _contender(self, method: str, d: int, s: int, num_logits: int, function: Map) -> Contender:
+        num_matrices = self.num_matrices
+        if (d, s) not in (MAIN, LARGER):
+            num_matrices = min(num_matrices, LARGEST_BATCH // (d * s) ** 2)
+        generator = torch.Generator().manual_seed(0)
+        logits = torch.randn(num_matrices, num_logits, generator=generator)
+        cotangent = torch.randn(num_matrices, d, d, generator=generator)
+
+        def run() -> None:
+            matrix = function(logits.detach().requires_grad_())
+            if matrix.requires_grad:  # that of Identity depends on nothing
+                matrix.backward(cotangent)
+
+        return Contender(method, {"d": d, "s": s, "matrices": num_matrices}, run)
+
+
+def with_kernels(name: str, run: Callable[[], object]) -> Callable[[], None]:
+    """The same by the kernels of that name, in both directions."""
+
+    def forced() -> None:
+        with kernels.use(name):
+            run()
+
+    return forced
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solve:
+    r"""Go-mHC as a batched LAPACK solve in float32, differentiated by autograd: the thing to beat.
+
+    Q = (I + A)^{-1} (I - A),    B_ij = (1/s) ||Q_ij||_F^2
+    """
+
+    num_streams: int
+    expressivity: int
+
+    def __call__(self, logits: Float[Tensor, "batch p"]) -> Float[Tensor, "batch d d"]:
+        d, s = self.num_streams, self.expressivity
+        row, column = torch.triu_indices(d * s, d * s, offset=1)
+        upper = logits.new_zeros(len(logits), d * s, d * s)
+        upper[:, row, column] = logits
+        a, identity = upper - upper.mT, torch.eye(d * s)
+        q = torch.linalg.solve(identity + a, identity - a)
+        return q.reshape(-1, d, s, d, s).square().sum((2, 4)) / s
+
+
+def sinkhorn_iterations(logits: Float[Tensor, "batch dd"]) -> Float[Tensor, "batch d d"]:
+    """Rows and columns normalised in turn, in the logarithm, twenty times."""
+    d = round(logits.shape[-1] ** 0.5)
+    z = logits.reshape(-1, d, d)
+    for _ in range(20):
+        z = z - z.logsumexp(-1, keepdim=True)
+        z = z - z.logsumexp(-2, keepdim=True)
+    return z.exp()
+
+
+def peer_iterations(num_streams: int) -> Map:
+    """Twenty iterations of the package hyper-connections."""
+    sinkhorn = import_module(PEER_MODULE).sinkhorn_knopps
+    return lambda logits: sinkhorn(logits.unflatten(-1, (num_streams, num_streams)))
+
+
+def mhc_lite_product(num_streams: int) -> Map:
+    """Softmax(z) P with the d! permutation matrices as rows of P, and nothing else."""
+    orders = torch.tensor(list(permutations(range(num_streams))))
+    vertices = torch.eye(num_streams)[orders].flatten(1)
+    return lambda logits: (logits.softmax(-1) @ vertices).unflatten(-1, (num_streams, num_streams))

@@ -1,0 +1,74 @@
+"""What does mixing add to a training step of the paper's GPT: forward, backward and AdamW?
+
+c = num_channels, d = num_streams
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from gomhc.birkhoff import PARAMETRIZATIONS
+from gomhc.lab.bench.timing import Benchmark, Contender
+from gomhc.layers import parameter_groups
+from gomhc.models import GPT, GPTConfig
+
+PLAIN = "plain residual"
+NUM_STREAMS = 4
+METHODS = ("go", "permutations", "kronecker", "sinkhorn", "identity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Benchmark):
+    """A training step of the 30M GPT, with one residual stream and with four."""
+
+    rounds: int = 10  # a step takes seconds
+    """How often each method is timed; the table has medians."""
+    batch: int = 4
+    """Texts in a step."""
+    tokens: int = 256
+    """Tokens of a text."""
+    layers: int = GPTConfig.num_layers
+    """Blocks of the GPT."""
+    channels: int = GPTConfig.num_channels
+    """Width of a token (c)."""
+    heads: int = GPTConfig.num_heads
+    """Attention heads."""
+    vocab: int = GPTConfig.vocab_size
+    """How many different tokens there are."""
+
+    title: ClassVar[str] = "A training step of the GPT: forward, backward, AdamW"
+    references: ClassVar[tuple[str, ...]] = (PLAIN,)
+
+    def contenders(self) -> list[Contender]:
+        plain = GPTConfig(
+            num_layers=self.layers,
+            num_heads=self.heads,
+            num_channels=self.channels,
+            vocab_size=self.vocab,
+            context_length=max(self.tokens, GPTConfig.context_length),
+        )
+        mixings = {key: PARAMETRIZATIONS[key](num_streams=NUM_STREAMS) for key in METHODS}
+        configs = {PLAIN: plain} | {key: replace(plain, mixing=mixing) for key, mixing in mixings.items()}
+        sizes = {"layers": self.layers, "c": self.channels, "batch": self.batch, "tokens": self.tokens}
+        return [Contender(name, sizes, self._step(config)) for name, config in configs.items()]
+
+    def remarks(self) -> list[str]:
+        return [f"methods by their keys mix d = {NUM_STREAMS} streams"]
+
+    def _step(self, config: GPTConfig) -> Callable[[], object]:
+        generator = torch.Generator().manual_seed(0)
+        model = GPT(config, generator)
+        optimizer = torch.optim.AdamW(parameter_groups(model, weight_decay=0.1), lr=1e-4)
+        tokens, targets = torch.randint(self.vocab, (2, self.batch, self.tokens), generator=generator)
+
+        def run() -> None:
+            _, loss = model(tokens, targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return run

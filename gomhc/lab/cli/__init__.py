@@ -1,0 +1,55 @@
+"""The command line: parse, call, print. One file a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+try:
+    import rich  # noqa: F401
+    import tyro
+except ModuleNotFoundError as error:
+    sys.exit(f"the gomhc command needs {error.name}; install it with: pip install 'gomhc[cli]'")
+
+from gomhc.lab.cli import bench, doctor, exactness, inspect, judge, mistakes, reproduce, sample, train, version
+
+
+def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The same arguments, and the call is left to the caller: what goes wrong then is no mistake in an option."""
+
+    @wraps(command)
+    def parsed(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return partial(command, *args, **kwargs)
+
+    return parsed
+
+
+app = tyro.extras.SubcommandApp()
+for command in (
+    version.version,
+    doctor.doctor,
+    exactness.exactness,
+    bench.bench,
+    reproduce.reproduce,
+    judge.judge,
+    train.train,
+    sample.sample,
+    inspect.inspect,
+):
+    app.command(_deferred(command))
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it without a traceback, and a mistake of the user is one line."""
+    with mistakes.one_line():
+        mistakes.parse(_parse, train.with_recipe(sys.argv[1:]))()
+
+
+def _parse(arguments: Sequence[str]) -> Callable[[], None]:
+    return app.cli(
+        prog="gomhc",
+        description="Exact doubly stochastic maps for multi-stream residual networks. GOMHC_DEBUG=1 shows tracebacks.",
+        args=arguments,
+    )

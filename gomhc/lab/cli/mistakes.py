@@ -1,0 +1,135 @@
+"""A mistake on the command line, told in one line: the option, what was expected, what came."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from typing import Any, NoReturn
+
+import torch
+
+from gomhc.lab.training import NotFinite
+
+DEBUG = "GOMHC_DEBUG"
+"""The environment variable that lets tracebacks through, unless it is empty or 0."""
+TYPES = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"Error parsing (?P<option>--[\w-]+): .*'(?P<came>.*)'.*", "{option} must be {expected}, got '{came}'"),
+    (
+        r"invalid choice '(?P<came>.*)' for argument '(?P<option>.*)'\. Expected one of \((?P<expected>.*?),?\)\.",
+        "{option} must be one of {expected}, got '{came}'",
+    ),
+    (r"Missing value for argument '(?P<option>.*?)'\..*", "{option} needs a value, and got none"),
+    (r"Error parsing [\w.-]+: (?P<came>.*)", "{came}"),
+)
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Inside, a mistake of the user ends the process with one line instead of a traceback; warnings are one line too.
+
+    With GOMHC_DEBUG=1 the traceback is shown.
+    """
+    if _is_debugged():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr, flush=True)
+        try:
+            yield
+        except KeyboardInterrupt:
+            sys.exit("interrupted")
+        except (ValueError, OSError, NotFinite, MemoryError) as error:
+            _exit(error)
+        except RuntimeError as error:
+            if not _is_lack_of_memory(error):
+                raise
+            _exit(error)
+
+
+def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> Any:
+    """What tyro reads from the arguments; its message about a mistake becomes one line."""
+    if _is_debugged():
+        return command_line(arguments)
+    try:
+        with redirect_stderr(StringIO()):
+            return command_line(arguments)
+    except SystemExit as stop:
+        if stop.code in (None, 0):
+            raise
+    print(f"error: {_as_written(_summary(_box(command_line, arguments)))}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _is_debugged() -> bool:
+    return os.environ.get(DEBUG, "0") not in ("", "0")
+
+
+def _exit(error: BaseException) -> NoReturn:
+    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    sys.exit(f"error: {_as_written(' '.join(text.split()) or type(error).__name__)}")
+
+
+def _as_written(line: str) -> str:
+    """`num_heads must be ...` with the option's name as the user wrote it: `--num-heads must be ...`."""
+    options = {word.partition("=")[0] for word in sys.argv[1:] if word.startswith("--")}
+    names = {option[2:].replace("-", "_"): option for option in options}
+    first, must, rest = line.partition(" must ")
+    return f"{names.get(first, first)}{must}{rest}"
+
+
+def _is_lack_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> list[list[str]]:
+    """The sections of tyro's message, as lines that are not folded."""
+    columns, text = os.environ.get("COLUMNS"), StringIO()
+    os.environ["COLUMNS"] = "100000"
+    try:
+        with redirect_stderr(text):
+            command_line(arguments)
+    except SystemExit:
+        pass
+    finally:
+        os.environ.pop("COLUMNS")
+        if columns is not None:
+            os.environ["COLUMNS"] = columns
+    _, *lines = re.sub(r"\x1b\[[\d;]*m", "", text.getvalue()).splitlines()  # without colours and the title
+    sections: list[list[str]] = [[]]
+    for line in (line.strip("│ \t") for line in lines):
+        if line.strip("─-╰╯"):
+            sections[-1].append(line)
+        elif line:  # a rule, in whichever characters the terminal has
+            sections.append([])
+    return [section for section in sections if section]
+
+
+def _summary(sections: list[list[str]]) -> str:
+    """The first section, in our words where we have some, and what may have been meant."""
+    text, help_lines = " ".join(sections[0]), sections[1] if len(sections) > 2 else []
+    for pattern, words in _PATTERNS:
+        found = re.fullmatch(pattern, text)
+        if found is not None:
+            expected = _expected(help_lines)
+            return words.format(**{"expected": expected, **_without_quotes(found.groupdict())})
+    text = f"{text[:1].lower()}{text[1:]}"
+    if help_lines[:1] == ["Perhaps you meant:"]:
+        return f"{text}; perhaps you meant {help_lines[1]}"
+    return "; ".join([text, *(line.lower() for line in help_lines if line.startswith("Available"))])
+
+
+def _expected(help_lines: list[str]) -> str:
+    """What the help of an option says that its value is: `--steps INT`."""
+    kind = help_lines[1].partition(" ")[2] if len(help_lines) > 1 else ""
+    parts = [TYPES.get(part, part) for part in kind.replace("{None}", "").strip("|[] .").split("|")]
+    return " or ".join(parts) or "something else"
+
+
+def _without_quotes(found: dict[str, str]) -> dict[str, str]:
+    return found | ({"expected": found["expected"].replace("'", "")} if "expected" in found else {})

@@ -1,0 +1,167 @@
+"""`gomhc reproduce`: does the paper hold?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gomhc.checks import require_choice, require_whole
+from gomhc.lab.cli.terminal import MOST_LINES, needs
+from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.files import remove_unfinished, write_atomically
+from gomhc.lab.judge.judgement import FILE, Judgement
+from gomhc.lab.lock import lock
+from gomhc.lab.results.record import Store
+
+if TYPE_CHECKING:
+    from gomhc.lab.experiments.schedule import Done, Task
+
+MOST_JOBS = 1024
+"""Processes that can be asked for."""
+SILENCE = 60.0
+"""Seconds after which the next finished run is told, where there is no terminal."""
+
+
+def reproduce(
+    scale: Scale = "quick",
+    out: Path = Path("reproduction"),
+    only: tuple[str, ...] | None = None,
+    list_experiments: Annotated[bool, tyro.conf.arg(name="list"), tyro.conf.FlagCreatePairsOff] = False,
+    jobs: int = os.cpu_count() or 1,
+    format: Literal["html", "md"] = "html",
+) -> None:
+    """Measure what the paper says, and write one page with a verdict on every claim.
+
+    Finished runs are kept in OUT/records and not repeated, unless the code that they depend on has changed: an
+    interrupted command goes on where it was. Tables of `gomhc judge --out OUT` become a section of the page.
+
+    Args:
+        scale: quick (minutes), laptop (the paper's sizes but for the language model; about an hour) or paper (a GPU).
+        out: Folder for the page, claims.json and the records; judge.json is read if it is there.
+        only: Run these experiments alone; the page also shows what earlier commands kept.
+        list_experiments: Print the experiments and their runs, and stop.
+        jobs: How many runs at once.
+        format: Of the page.
+    """
+    experiments = _chosen(only)
+    if list_experiments:
+        for experiment in experiments:
+            print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
+        return
+    require_whole("jobs", jobs, 1, MOST_JOBS)
+    judgement = Judgement.load(out / FILE) if (out / FILE).exists() else None
+    out.mkdir(parents=True, exist_ok=True)
+    with lock(out / ".lock", str(out)):
+        _reproduce(experiments, scale, out, jobs, format, judgement)
+
+
+def _reproduce(
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    out: Path,
+    jobs: int,
+    format: Literal["html", "md"],
+    judgement: Judgement | None,
+) -> None:
+    """Run what has no record yet, and write the page."""
+    with needs("report", "reproduce"):
+        from gomhc.lab.experiments import schedule
+        from gomhc.lab.report import reproduction
+    for name in ("claims.json", "report.html", "report.md"):
+        remove_unfinished(out, name)
+    store = Store(out / "records")
+    store.remove_unfinished()
+    planned = schedule.plan(schedule.tasks_of(experiments, scale), store)
+    for problem in planned.damaged:
+        print(f"damaged record: {problem}; running it again", file=sys.stderr)
+    print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
+    errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
+    records = schedule.complete(EXPERIMENTS, scale, store)
+    claims = [item.as_json() for item in reproduction.judge(EXPERIMENTS, records)]
+    write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
+    path, made_from = out / f"report.{format}", reproduction.made_from(records, scale, judgement)
+    if errors or not _ends_with(path, made_from):
+        print("drawing the page", file=sys.stderr)
+        page = reproduction.report(EXPERIMENTS, records, scale, errors, judgement)
+        text = page.html(jobs) if format == "html" else page.markdown()
+        write_atomically(path, text if errors else f"{text.rstrip()}\n{made_from}")
+    print(path)
+    if errors:
+        sys.exit(f"{len(errors)} runs failed; the page tells how")
+
+
+def _ends_with(path: Path, remark: str) -> bool:
+    return path.exists() and path.read_bytes().endswith(remark.encode())
+
+
+def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
+    """The experiments of these names, or all if there is no choice."""
+    if only is None:
+        return EXPERIMENTS
+    names = [experiment.name for experiment in EXPERIMENTS]
+    if not only:
+        raise ValueError(f"only must be followed by names of experiments, got none; there are: {', '.join(names)}")
+    for name in only:
+        require_choice("only", name, names)
+    return [experiment for experiment in EXPERIMENTS if experiment.name in only]
+
+
+def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
+    """Do the runs with progress; what went wrong with those that failed."""
+    errors, finished = [], 0
+    try:
+        for item in _with_time_left(done, to_do):
+            finished += 1
+            if item.record is None:
+                errors.append(f"{item.task}\n{item.error}")
+                print(f"failed: {item.task}: {item.error.strip().splitlines()[-1]}", file=sys.stderr)
+    except KeyboardInterrupt:
+        left = len(to_do) - finished
+        sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+    except BrokenExecutor as error:
+        reason = str(error).splitlines()[0]
+        sys.exit(
+            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
+        )
+    return errors
+
+
+def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Done]:
+    """As `with_progress`, with the time left by what each run costs."""
+    total, spent, started = sum(task.run.cost for task in to_do), 0.0, time.monotonic()
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task("starting", total=total, count=f"0/{len(to_do)}")
+            for number, item in enumerate(done, start=1):
+                description, count = str(item.task)[:60], f"{number}/{len(to_do)}"
+                progress.update(bar, advance=item.task.run.cost, description=description, count=count)
+                yield item
+        return
+    told = started
+    for number, item in enumerate(done, start=1):
+        spent += item.task.run.cost
+        now = time.monotonic()
+        one_of_few = number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do)
+        if one_of_few or now - told > SILENCE:
+            left, told = (now - started) * (total - spent) / max(spent, 1e-9), now
+            print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
+        yield item

@@ -1,0 +1,67 @@
+"""`gomhc train`: train a language model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from gomhc.lab import training as trainer
+from gomhc.lab.recipes import DEFAULT, RECIPES
+from gomhc.lab.report.progress import TrainingProgress
+from gomhc.lab.training import Execution, Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """A run: what is trained, where it is written, and how it is computed."""
+
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """The folder of the run; without, a new one in runs/."""
+    resume: Path | None = None
+    """Go on with the run in this folder, from its newest checkpoint, as if it had never stopped."""
+    execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
+
+
+TRAININGS = {name: Train(recipe=recipe()) for name, recipe in RECIPES.items()}
+if TYPE_CHECKING:
+    AnyTraining = Train
+else:
+    AnyTraining = tyro.extras.subcommand_type_from_defaults(
+        TRAININGS, {name: recipe.__doc__ for name, recipe in RECIPES.items()}, prefix_names=False
+    )
+
+
+def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
+    """Train a language model; without a recipe, stories-tiny. `gomhc train RECIPE --help` lists all options.
+
+    Each run has a folder with its checkpoints, one JSON record a line (metrics.jsonl) and curves for TensorBoard.
+    Ctrl-C saves before it stops. On several processes: torchrun --nproc-per-node 2 -m gomhc train ...
+    """
+    with TrainingProgress() as progress:
+        if training.resume is not None:
+            if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
+                raise ValueError("--resume takes everything but --device, --compile and --parallel from the run")
+            done = trainer.resume(training.resume, training.execution, progress)
+        else:
+            done = trainer.train(training.recipe, training.out, training.execution, progress)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(f"wrote {progress.run} ({done} steps)")
+        again = f"gomhc train --resume {progress.run}"
+        print(again if done < progress.recipe.steps else f"gomhc sample {progress.run}")
+
+
+def with_recipe(arguments: Sequence[str]) -> list[str]:
+    """`train --steps 5` is `train stories-tiny --steps 5`."""
+    if arguments[:1] == ["train"] and (len(arguments) == 1 or _is_option(arguments[1])):
+        return ["train", DEFAULT, *arguments[1:]]
+    return [*arguments]
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and argument not in ("-h", "--help")

@@ -1,0 +1,192 @@
+"""How does text become numbers, and numbers text again? By characters, or by GPT-2's byte pairs."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gomhc.checks import require_choice
+from gomhc.lab.data.download import Remote
+from gomhc.lab.files import read, sha256
+
+if TYPE_CHECKING:
+    import tiktoken
+
+END_OF_TEXT = "<|endoftext|>"
+"""What stands between documents in a text file."""
+
+GPT2_VOCABULARY = Remote(
+    "gpt2/vocab.json",
+    "https://huggingface.co/openai-community/gpt2/resolve/main/vocab.json",
+    "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+)
+GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+"""Where GPT-2 cuts text before it joins bytes."""
+
+
+class Tokenizer(ABC):
+    """Text to numbers and back; `decode(encode(text)) == text`."""
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """How many different tokens there are."""
+
+    @property
+    @abstractmethod
+    def end_of_text(self) -> int | None:
+        """What stands behind each document; None where the corpus is one text."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text. A text is data: what looks like a special token in it is read as characters."""
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; ends of documents are empty."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What `from_description` makes it again from; differs whenever an encoding could."""
+
+
+@dataclass(frozen=True)
+class CharacterTokenizer(Tokenizer):
+    """A token for each character of a corpus, in their order; the end of a document, if there are several, is last."""
+
+    characters: str
+    has_end: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.characters, str) or len(set(self.characters)) < len(self.characters):
+            raise ValueError(f"characters must be text with no character twice, got {str(self.characters)[:100]!r}")
+        if not isinstance(self.has_end, bool):
+            raise ValueError(f"has_end must be true or false, got {self.has_end!r}")
+
+    @classmethod
+    def of(cls, documents: Iterable[str], has_end: bool) -> CharacterTokenizer:
+        """For the characters of these documents."""
+        found: set[str] = set()
+        for document in documents:
+            found.update(document)
+        return cls("".join(sorted(found)), has_end)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {character: number for number, character in enumerate(self.characters)}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.characters) + self.has_end
+
+    @property
+    def end_of_text(self) -> int | None:
+        return len(self.characters) if self.has_end else None
+
+    def encode(self, text: str) -> list[int]:
+        try:
+            return [self._numbers[character] for character in text]
+        except KeyError as error:
+            raise ValueError(
+                f"the character {error} is not among the {len(self.characters)} that this model knows: "
+                f"{self.characters!r}"
+            ) from None
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(self.characters[token] for token in tokens if token != self.end_of_text)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "character", "characters": self.characters, "has_end": self.has_end}
+
+
+@dataclass(frozen=True)
+class BytePairTokenizer(Tokenizer):
+    """GPT-2's 50,257 byte pairs; `source` is a folder with its `vocab.json`, or `gpt2` for a download."""
+
+    source: str = "gpt2"
+    sha256: str | None = None
+    """Hash that `vocab.json` must have; None for any."""
+
+    @cached_property
+    def _file(self) -> Path:
+        file = GPT2_VOCABULARY.fetch() if self.source == "gpt2" else Path(self.source) / "vocab.json"
+        if not file.exists():
+            raise ValueError(
+                f"the tokenizer must be character, gpt2, or a folder with GPT-2's vocab.json, got {self.source!r}"
+            )
+        if self.sha256 not in (None, sha256(file)):
+            raise ValueError(f"{file} is not the vocabulary that this run began with; bring that one back")
+        return file
+
+    @cached_property
+    def _encoding(self) -> tiktoken.Encoding:
+        try:
+            import tiktoken
+        except ModuleNotFoundError:
+            raise ValueError("GPT-2's tokenizer needs tiktoken; install it with: pip install 'gomhc[train]'") from None
+        ranks, special = self._vocabulary()
+        return tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens=special)
+
+    def _vocabulary(self) -> tuple[dict[bytes, int], dict[str, int]]:
+        """Numbers of byte pairs and of the end of a text.
+
+        They are the order in which bytes are joined, so the list of joins (merges.txt) is not needed.
+        """
+        try:
+            vocabulary = json.loads(read(self._file))
+            special = {END_OF_TEXT: vocabulary.pop(END_OF_TEXT)}
+            ranks = {bytes(_BYTES[character] for character in token): number for token, number in vocabulary.items()}
+            if sorted([*ranks.values(), *special.values()]) != list(range(len(ranks) + 1)):
+                raise ValueError("tokens are not numbered from 0 on")
+            if not all(bytes([byte]) in ranks for byte in range(256)):
+                raise ValueError("a byte has no token")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{self._file} is not GPT-2's vocabulary: {error}") from None
+        return ranks, special
+
+    @property
+    def vocab_size(self) -> int:
+        return self._encoding.n_vocab
+
+    @property
+    def end_of_text(self) -> int | None:
+        return self._encoding.eot_token
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self._encoding.decode([token for token in tokens if token != self.end_of_text])
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "gpt2", "source": self.source, "sha256": sha256(self._file)}
+
+
+def _printable_bytes() -> dict[str, int]:
+    """GPT-2 writes bytes as characters: printable ones as themselves, the others as those from 256 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+_BYTES = _printable_bytes()
+
+
+def from_description(description: dict[str, Any]) -> Tokenizer:
+    """The tokenizer that `describe` described."""
+    values = dict(description)
+    kinds: dict[str, type[CharacterTokenizer | BytePairTokenizer]] = {
+        "character": CharacterTokenizer,
+        "gpt2": BytePairTokenizer,
+    }
+    kind = values.pop("kind", None)
+    require_choice("the tokenizer's kind", kind, kinds)
+    try:
+        return kinds[kind](**values)
+    except TypeError as error:
+        raise ValueError(f"this is no description of a tokenizer: {error}") from None

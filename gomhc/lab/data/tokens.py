@@ -1,0 +1,165 @@
+"""Tokens on disk, and the batch of a step.
+
+A batch is a function of the seed and the step alone: whoever knows these can go on from any step, on any number of
+processes, with the batches that an undisturbed run would have had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gomhc.checks import require_choice
+from gomhc.lab.data.corpora import Corpus
+from gomhc.lab.data.download import cache_directory
+from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, Tokenizer, from_description
+from gomhc.lab.files import Damaged, flush, read_sealed, remove, seal, sha256
+from gomhc.lab.lock import lock
+
+Tokens = NDArray[np.unsignedinteger]
+Batch = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
+"""Tokens, and those that follow each of them."""
+
+FORMAT = 3
+"""Of the files on disk; a change makes them anew."""
+SIDES = ("train", "validation")
+ABOUT = "tokens.json"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A corpus as numbers, mapped from disk."""
+
+    tokenizer: Tokenizer
+    train: Tokens
+    validation: Tokens
+    fingerprint: str
+    """Changes whenever a token does."""
+
+
+def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
+    """The corpus in tokens, made once and then kept in the cache; a damaged cache is made again."""
+    key = hashlib.sha256(f"{FORMAT} {corpus.fingerprint} {_identity(tokenizer_name)}".encode()).hexdigest()[:16]
+    folder = cache_directory() / "tokens" / key
+    dataset = _load(folder, tokenizer_name)
+    if dataset is not None:
+        return dataset
+    locks = cache_directory() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with lock(locks / key, f"the cache {folder}", wait=True):
+        dataset = _load(folder, tokenizer_name)  # another process may have been faster
+        if dataset is None:
+            _encode(corpus, _tokenizer(corpus, tokenizer_name), folder)
+            dataset = _load(folder, tokenizer_name)
+    assert dataset is not None
+    return dataset
+
+
+def _identity(tokenizer_name: str) -> str:
+    """What encodings depend on beside the corpus."""
+    return "character" if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name).describe()["sha256"]
+
+
+def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
+    """What the cache holds, or None; what is in it is checked."""
+    if not folder.exists():
+        return None
+    chosen = None if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
+    vocab_size = None if chosen is None else chosen.vocab_size  # what is wrong with it is no damage of the cache
+    try:
+        about = read_sealed(folder / ABOUT)
+        tokenizer = chosen or from_description(about["tokenizer"])
+        most = vocab_size or tokenizer.vocab_size
+        train, validation = (_mapped(folder / f"{side}.bin", about, most) for side in SIDES)
+        return Dataset(tokenizer, train, validation, about["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"the tokens in {folder} are damaged ({error}); making them again", stacklevel=3)
+        return None
+
+
+def _mapped(file: Path, about: dict[str, Any], vocab_size: int) -> Tokens:
+    if sha256(file) != about["files"][file.name]:
+        raise Damaged(f"{file.name} is not what was written")
+    require_choice("dtype", about["dtype"], ("uint16", "uint32"))
+    tokens: Tokens = np.memmap(file, about["dtype"], "r")
+    if tokens.max() >= vocab_size:
+        raise Damaged(f"{file.name} has a token {tokens.max()}, and there are {vocab_size}")
+    return tokens
+
+
+def _tokenizer(corpus: Corpus, name: str) -> Tokenizer:
+    if name != "character":
+        return BytePairTokenizer(name)
+    has_end = next(iter(_from_second(corpus.train())), None) is not None
+    return CharacterTokenizer.of(chain([corpus.alphabet], corpus.train(), corpus.validation()), has_end)
+
+
+def _from_second(documents: Iterable[str]) -> Iterable[str]:
+    rest = iter(documents)
+    next(rest, None)
+    return rest
+
+
+def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write both sides beside where they go, and move them there when they are whole."""
+    partial = folder.with_name(f"partial-{folder.name}")
+    remove(partial)
+    partial.mkdir(parents=True)
+    try:
+        dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+        digest = hashlib.sha256()
+        for side, documents in zip(SIDES, (corpus.train(), corpus.validation()), strict=True):
+            with (partial / f"{side}.bin").open("wb") as file:
+                for document in documents:
+                    tokens = tokenizer.encode(document)
+                    if tokenizer.end_of_text is not None:
+                        tokens.append(tokenizer.end_of_text)
+                    content = np.array(tokens, dtype).tobytes()
+                    digest.update(content)
+                    file.write(content)
+                if file.tell() == 0:
+                    raise ValueError(f"the {side} side of the corpus is empty: there must be text to learn from")
+        about = {
+            "dtype": dtype.name,
+            "tokenizer": tokenizer.describe(),
+            "fingerprint": digest.hexdigest(),
+            "files": {f"{side}.bin": sha256(partial / f"{side}.bin") for side in SIDES},
+        }
+        (partial / ABOUT).write_text(seal(about), encoding="utf-8")
+        for path in (*partial.iterdir(), partial):
+            flush(path)
+        remove(folder)  # damaged
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def batch(tokens: Tokens, context_length: int, size: int, *, seed: int, step: int) -> Batch:
+    """`size` windows at random places; which ones, the seed and the step say."""
+    draw = np.random.Generator(np.random.Philox(key=[seed, step]))
+    return _windows(tokens, draw.integers(0, len(tokens) - context_length, size), context_length)
+
+
+def evaluation_windows(tokens: Tokens, context_length: int, most: int) -> Batch:
+    """At most `most` windows, evenly over the text and not overlapping."""
+    count = min(most, (len(tokens) - 1) // context_length)
+    starts = np.linspace(0, len(tokens) - 1 - context_length, count).astype(np.int64)
+    return _windows(tokens, starts, context_length)
+
+
+def _windows(tokens: Tokens, starts: NDArray[np.integer], context_length: int) -> Batch:
+    found = np.stack([tokens[start : start + context_length + 1].astype(np.int64) for start in starts])
+    windows = torch.from_numpy(found)
+    return windows[:, :-1], windows[:, 1:]

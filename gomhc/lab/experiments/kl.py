@@ -1,0 +1,77 @@
+"""How near do the learned matrices come to their targets, and by which way? KL divergence and angles (app. F.1, F.2)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from gomhc.birkhoff.measures import geodesic_distance, kl_divergence
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.toy import ToyRun, log_spaced, metric, ratio
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record, select
+
+METHODS = ("go-s1", "go-s2", "go-s3", "mhc-lite", "kromhc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathRun(ToyRun):
+    """The matrices on the way: their divergence from the target, and angles from start and target where asked for."""
+
+    angles: bool = False
+    """Whether angles are measured; all sign patterns are tried, so d is at most 4."""
+
+    def execute(self) -> dict[str, Any]:
+        problem, epochs = self.begin()
+        kept = log_spaced(self.num_epochs + 1)[::4].tolist()
+        wanted = {*kept, self.num_epochs}
+        path = {number: epoch.matrices.double() for number, epoch in enumerate(epochs) if number in wanted}
+        divergence = [_mean(kl_divergence(problem.target, matrices)) for matrices in path.values()]
+        result = {"epochs": list(path), "divergence": divergence, "final_divergence": divergence[-1]}
+        if self.angles:
+            result["from_start"] = [_mean(geodesic_distance(path[0], matrices)) for matrices in path.values()]
+            result["to_target"] = [_mean(geodesic_distance(matrices, problem.target)) for matrices in path.values()]
+        return result
+
+
+def _mean(values: Tensor) -> float:
+    return values.mean().item()
+
+
+class Divergence(Experiment):
+    """KL divergence and geodesic distance."""
+
+    name = "kl"
+    title = "KL divergence and angles"
+    paper = (
+        "App. F.1, F.2: KromHC has the largest KL divergence from targets, it falls as s grows, and with s ≥ 2 it is "
+        "near zero. The angle between the rotations behind two matrices measures how far a method has gone and has to "
+        "go."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        sizes: Sizes = {"num_targets": 16, "num_epochs": 4000} if scale == "quick" else {"num_epochs": 20_000}
+        angular: Sizes = {"num_targets": 8, "num_epochs": 2000} if scale == "quick" else {"num_epochs": 10_000}
+        return [
+            *(PathRun(method=method, **sizes) for method in METHODS),
+            *(
+                PathRun(method=method, num_streams=3, angles=True, **angular)
+                for method in ("go-s1", "go-s2", "mhc-lite")
+            ),
+        ]
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        records = select(records, num_streams=4)
+        finals = {method: metric(records, "final_divergence", method=method) for method in METHODS}
+        if any(value is None for value in finals.values()):
+            return {}
+        text = ", ".join(f"{method} {value:.2g}" for method, value in finals.items())
+        next_largest = max(value or 0 for method, value in finals.items() if method != "kromhc")
+        return {
+            "kl-kromhc": Finding((finals["kromhc"] or 0) / next_largest, f"nats: {text}"),
+            "kl-s": Finding(ratio(records, "final_divergence", "go-s1", "go-s2") or 0, f"nats: {text}"),
+            "kl-optimal": Finding(finals["go-s2"] or 0, f"{finals['go-s2']:.2g} nats"),
+        }

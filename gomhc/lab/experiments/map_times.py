@@ -1,0 +1,64 @@
+"""What does a matrix cost in time, forward and backward, by each method? (beyond the paper, which counts FLOPs)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gomhc.lab.bench import timing
+from gomhc.lab.bench.projection import ITERATIONS, PRODUCT, SOLVE, Projection
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapTimes(Run):
+    """All maps take turns in one run, d = 4, s = 2, and d = 8."""
+
+    num_matrices: int
+    rounds: int
+
+    @property
+    def alone(self) -> bool:
+        return True
+
+    @property
+    def cost(self) -> float:
+        return 40 * (0.01 + self.num_matrices * 5e-6) * self.rounds
+
+    def execute(self) -> dict[str, Any]:
+        benchmark = Projection(threads=torch.get_num_threads(), rounds=self.rounds, num_matrices=self.num_matrices)
+        found = timing.rows(list(timing.turns(benchmark.contenders(), self.rounds)), benchmark.references)
+        rows = [
+            {"method": row.method, **row.sizes, "milliseconds": row.milliseconds, "spread": row.spread} for row in found
+        ]
+        return {"rows": rows, "threads": torch.get_num_threads()}
+
+
+class TimesOfMaps(Experiment):
+    """Time of the maps beside each other."""
+
+    name = "map-times"
+    title = "Wall-clock time of the maps"
+    paper = (
+        "go-mHC relies on batched linear solves and tensor contractions alone and needs no custom kernels, which mHC's "
+        "twenty Sinkhorn iterations do (sec. 1, 2, 4.3). The paper counts FLOPs; here time is measured. It varies "
+        "between machines: compare within the table."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        return [MapTimes(num_matrices=4096, rounds=3) if scale == "quick" else MapTimes(num_matrices=16384, rounds=20)]
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        times = {row["method"]: row["milliseconds"] for row in records[0].metrics["rows"] if row["d"] == 4}
+        ratio = times[ITERATIONS] / times[SOLVE]
+        ours, lite = times[ITERATIONS] / times["go"], times["go"] / times[PRODUCT]
+        text = (
+            f"{ratio:.3g} times; go as this library runs it: {ours:.3g} times, "
+            f"and {lite:.3g} times as long as mHC-lite's product"
+        )
+        return {"no-kernels": Finding(ratio, text)}

@@ -1,0 +1,96 @@
+"""What does noise on the target matrix itself do to the loss that can be reached, and to the speed? (app. B.2)"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gomhc.birkhoff import SAMPLERS
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.toy import ToyRun, quick_epochs, ratio
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record, select
+
+LEVELS = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+STREAMS = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloorRun(Run):
+    """The loss at W = T where the noise on T is drawn anew for each sample."""
+
+    num_streams: int
+    """d"""
+    projector_noise: float = 0.1
+    """sigma_p"""
+    noise: float = 0.1
+    """epsilon"""
+    num_samples: int = 200_000
+    """Samples, each with its own target."""
+    seed: int = 0
+    """Of everything drawn."""
+
+    def execute(self) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(self.seed)
+        d, total, power = self.num_streams, 0.0, 0.0
+        for size in torch.full((self.num_samples // 10_000,), 10_000).tolist():
+            draw = torch.rand(2, size, d, generator=generator, dtype=torch.float64)
+            fluctuation = self.projector_noise * torch.randn(size, d, d, generator=generator, dtype=torch.float64)
+            target = SAMPLERS["haar-orthogonal"](d, size, generator)  # which one does not matter: W = T
+            outputs = torch.einsum("nij, nj -> ni", target + fluctuation, draw[0]) + self.noise * draw[1]
+            error = outputs - torch.einsum("nij, nj -> ni", target, draw[0])
+            total += error.square().mean().item() * size / self.num_samples
+            power += draw[0].square().mean().item() * size / self.num_samples
+        formula = d * self.projector_noise**2 * power + self.noise**2 / 3
+        return {"loss": total, "formula": formula}
+
+
+class ProjectorNoise(Experiment):
+    """Noise on the target matrix."""
+
+    name = "projector-noise"
+    title = "Noise on the target matrix"
+    paper = (
+        "App. B.2: noise of standard deviation σp on the target matrix adds d σp² σv² to the floor, linear in d; for "
+        "σp from 1e-6 to 0.1 training behaves as without it."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        quick = scale == "quick"
+        levels = (1e-6, 1e-1) if quick else LEVELS
+        sizes: Sizes = {"num_targets": 16} if quick else {}
+        return [
+            *(FloorRun(num_streams=d, num_samples=20_000 if quick else 200_000) for d in STREAMS),
+            *(ToyRun(method=method, projector_noise=level,
+                     num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
+              for level in levels
+              for method in (("go-s2", "mhc-lite") if quick else ("go-s1", "go-s2", "mhc-lite", "kromhc"))),
+        ]  # fmt: skip
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        found: dict[str, Finding] = {}
+        floors = sorted(select(records, "FloorRun"), key=lambda record: record.configuration["num_streams"])
+        if len(floors) >= 2:
+            worst = max(abs(record.metrics["loss"] / record.metrics["formula"] - 1) for record in floors)
+            found["projector-floor"] = Finding(worst, f"off by {worst:.2%} at most, σv² = E v²")
+            low, high = floors[0], floors[-1]
+            added = [record.metrics["loss"] - record.configuration["noise"] ** 2 / 3 for record in (low, high)]
+            span = math.log(high.configuration["num_streams"] / low.configuration["num_streams"])
+            exponent = math.log(added[1] / added[0]) / span
+            found["projector-linear"] = Finding(exponent, f"exponent {exponent:.3f}")
+        trained = select(records, "ToyRun")
+        pairs = {level: ratio(trained, "converged", "mhc-lite", "go-s2", projector_noise=level) for level in LEVELS}
+        ratios = {level: value for level, value in pairs.items() if value is not None}
+        if ratios:
+            text = ", ".join(f"{value:.1f} (σp = {level:g})" for level, value in ratios.items())
+            found["projector-same"] = Finding(min(ratios.values()), text)
+        for record in select(trained, method="go-s2", projector_noise=0.1):
+            formula = 4 * 0.1**2 / 3 + 0.1**2 / 3
+            value = record.metrics["final"] / formula
+            text = f"trained to {record.metrics['final']:.4g}, where the formula says {formula:.4g} (d = 4, σp = 0.1)"
+            found["projector-fixed"] = Finding(value, text)
+        return found

@@ -1,0 +1,55 @@
+"""Does reading one stream from the mixture change who learns best? (app. C)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.stream_mixer import Objective
+from gomhc.lab.experiments.toy import ToyRun, quick_epochs
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record, only, select
+
+METHODS = ("go-s2", "mhc-lite", "kromhc")
+KINDS: tuple[Objective, ...] = ("read-fixed", "read-learned")
+
+
+class ReadTerm(Experiment):
+    """Training curves with a read term, fixed or learned."""
+
+    name = "read-term"
+    title = "A read term that can break symmetry"
+    paper = (
+        "App. C: learning the read weights as well lowers the loss of every method, and leaves their order: go-mHC is "
+        "fastest and lowest, KromHC highest."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        quick = scale == "quick"
+        sizes: Sizes = {"num_targets": 16} if quick else {}
+        methods = METHODS if quick else ("go-s1", *METHODS)
+        return [
+            ToyRun(method=method, objective=objective, num_epochs=quick_epochs(method) if quick else 20_000, **sizes)
+            for objective in KINDS for method in methods
+        ]  # fmt: skip
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        found = {
+            (kind, method): only(records, method=method, objective=kind).metrics
+            for kind in KINDS for method in METHODS if select(records, method=method, objective=kind)
+        }  # fmt: skip
+        if len(found) < len(KINDS) * len(METHODS):
+            return {}
+        ordered = all(
+            found[kind, "go-s2"]["converged"] == min(found[kind, method]["converged"] for method in METHODS)
+            and found[kind, "kromhc"]["final"] == max(found[kind, method]["final"] for method in METHODS)
+            for kind in KINDS
+        )
+        finals = {key: metrics["final"] for key, metrics in found.items()}
+        ratios = {method: finals["read-learned", method] / finals["read-fixed", method] for method in METHODS}
+        text = "; ".join(f"{kind} {method}: {final:.3g}" for (kind, method), final in finals.items())
+        lower = ", ".join(f"{method} {value:.2f}" for method, value in ratios.items())
+        return {
+            "read-order": Finding(float(ordered), text),
+            "read-lower": Finding(max(ratios.values()), f"final loss learned over fixed: {lower}"),
+        }

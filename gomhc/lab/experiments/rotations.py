@@ -1,0 +1,37 @@
+"""Do other maps onto rotations learn faster than the Cayley transform? (an open question of the paper's discussion)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gomhc.birkhoff.rotations import ROTATIONS
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.toy import ToyRun, metric
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record
+
+
+class Rotations(Experiment):
+    """Training curves of four maps onto rotations."""
+
+    name = "rotations"
+    title = "Other maps onto rotations"
+    paper = (
+        "Discussion: the Cayley transform needs a matrix inverse; Householder reflections or Hurwitz (Givens) angles "
+        "are left to future work. The published notebook on spectra uses the matrix exponential."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        sizes: Sizes = {"num_targets": 8, "num_epochs": 800} if scale == "quick" else {"num_epochs": 4000}
+        # n (n - 1) / 2 numbers at twice the rate move as the n² numbers of the published code do.
+        return [ToyRun(method=f"go-{rotation}", learning_rate=2e-3, **sizes) for rotation in ROTATIONS]
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        epochs = {rotation: metric(records, "converged", method=f"go-{rotation}") for rotation in ROTATIONS}
+        if any(value is None for value in epochs.values()):
+            return {}
+        others = {name: value for name, value in epochs.items() if name != "cayley" and value is not None}
+        text = ", ".join(f"{name} {value:g}" for name, value in epochs.items())
+        return {
+            "rotations-speed": Finding(min(others.values()) / (epochs["cayley"] or 1), f"epochs to converge: {text}")
+        }

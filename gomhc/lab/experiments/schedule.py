@@ -1,0 +1,195 @@
+"""How are many runs done, each once? Independently of each other, in processes, each kept as soon as it is done.
+
+A worker writes its own record, so that whoever is stopped, in whatever way, loses no more than the runs in hand.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale
+from gomhc.lab.files import Damaged
+from gomhc.lab.results.code_version import code_version
+from gomhc.lab.results.record import Record, Store, key_of
+from gomhc.lab.workers import in_processes
+from gomhc.version import __version__
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run of an experiment, and the key of its record."""
+
+    experiment: str
+    run: Run
+    code_version: str
+
+    @property
+    def kind(self) -> str:
+        """The name of the run's class."""
+        return type(self.run).__name__
+
+    @property
+    def key(self) -> str:
+        """Under which its record is kept."""
+        return key_of(self.experiment, self.kind, self.run.configuration, self.code_version)
+
+    def __str__(self) -> str:
+        values = ((field.name, getattr(self.run, field.name), field.default) for field in fields(self.run))
+        told = ", ".join(f"{name} {value}" for name, value, default in values if value != default)
+        return f"{self.experiment}: {told or self.kind}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task and its record, or why it has none."""
+
+    task: Task
+    record: Record | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which tasks have records, which are still to do, and which records are damaged and will be made again."""
+
+    kept: dict[Task, Record]
+    to_do: list[Task]
+    damaged: list[str]
+
+
+def tasks_of(experiments: Sequence[Experiment], scale: Scale) -> list[Task]:
+    """Every run of these experiments at this scale, in their order."""
+    return [
+        Task(experiment.name, run, code_version(type(experiment).__module__))
+        for experiment in experiments
+        for run in experiment.runs(scale)
+    ]
+
+
+def plan(tasks: Sequence[Task], store: Store) -> Plan:
+    """Look for each task's record; the costly tasks come first in `to_do`, those that must be alone last."""
+    kept: dict[Task, Record] = {}
+    to_do: list[Task] = []
+    damaged: list[str] = []
+    for task in dict.fromkeys(tasks):
+        try:
+            record = store.load(task.experiment, task.key)
+        except Damaged as error:
+            damaged.append(str(error))
+            record = None
+        if record is None:
+            to_do.append(task)
+        else:
+            kept[task] = record
+    return Plan(kept, sorted(to_do, key=lambda task: (task.run.alone, -task.run.cost)), damaged)
+
+
+def complete(experiments: Sequence[Experiment], scale: Scale, store: Store) -> dict[str, list[Record]]:
+    """Name -> records of each experiment all of whose runs at this scale have been done."""
+    found = {}
+    for experiment in experiments:
+        planned = plan(tasks_of([experiment], scale), store)
+        if planned.kept and not planned.to_do:
+            found[experiment.name] = list(planned.kept.values())
+    return found
+
+
+def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
+    """Do each task and keep its record; those that share the machine in `jobs` processes, then the others one by one.
+
+    What raises an error is told and does not stop the others. Interrupted, it ends its processes.
+    """
+    together = [task for task in to_do if not task.run.alone]
+    alone = [task for task in to_do if task.run.alone]
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    commit = repository_state()  # asked for once: the files may change while this runs
+    if together and jobs > 1:
+        arguments = ((task, store, threads, commit) for task in together)
+        yield from in_processes(_do, arguments, min(jobs, len(together)), in_order=False)
+    elif together:
+        yield from (_do(task, store, threads, commit) for task in together)
+    yield from (_do(task, store, os.cpu_count() or 1, commit) for task in alone)
+
+
+def _do(task: Task, store: Store, threads: int, commit: str) -> Done:
+    before, threads = torch.get_num_threads(), task.run.num_threads or threads
+    torch.set_num_threads(threads)
+    started = time.perf_counter()
+    try:
+        metrics = task.run.execute()
+    except Exception:
+        return Done(task, None, traceback.format_exc())
+    finally:
+        torch.set_num_threads(before)
+    record = Record(
+        experiment=task.experiment,
+        run=task.kind,
+        configuration=task.run.configuration,
+        full_size=task.run.full_size,
+        key=task.key,
+        code_version=task.code_version,
+        commit=commit,
+        versions=versions(),
+        device=f"{machine()}, {threads} {'thread' if threads == 1 else 'threads'}",
+        wall_time=time.perf_counter() - started,
+        metrics=metrics,
+    )
+    store.save(record)
+    saved = store.load(record.experiment, record.key)  # what a later report will see, to the letter
+    return Done(task, saved)
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers were computed with."""
+    return {
+        "gomhc": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+@cache
+def machine() -> str:
+    """The kind of machine, without its name."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()} and CPU"
+    return f"CPU ({platform.machine()}, {platform.system()}, {os.cpu_count()} cores)"
+
+
+def repository_state() -> str:
+    """The commit of the sources, with `+` where files differ from it; empty where there is no repository."""
+    folder = Path(__file__).parent
+
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(folder), *arguments]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return None
+
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if commit is None or git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return ""  # installed into somebody else's repository
+    return commit + ("+" if git("status", "--porcelain", "--", str(folder.parent)) else "")
+
+
+def as_numbers(values: torch.Tensor, digits: int = 6) -> Any:
+    """A tensor as nested lists of a few digits, which keeps records small."""
+
+    def rounded(value: Any) -> Any:
+        return [rounded(item) for item in value] if isinstance(value, list) else float(f"{value:.{digits}g}")
+
+    return rounded(values.detach().cpu().tolist())

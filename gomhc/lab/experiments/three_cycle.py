@@ -1,0 +1,128 @@
+r"""Which part of the triangle of the 3-cycle do orthostochastic matrices cover? (app. D)
+
+    c_k = Tr((σ^k)^T B) / 3,    x = sum_k c_k v_k,    v_k = (sin 2πk/3, cos 2πk/3)
+
+Samples are drawn in pieces and counted on a grid, so a hundred million of them take no memory. d = 3, s = expressivity
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gomhc.birkhoff import SAMPLERS, Orthostochastic
+from gomhc.birkhoff.permutation_matrices import permutation_matrices
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.spectra import ReachRun
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record
+
+CHUNK = 100_000
+NUM_CELLS = 121
+"""Of the grid, a side."""
+SCALES = (0.1, 0.3, 1.0, 3.0)
+"""Of the logits, in turn: small ones lie near the identity, which random rotations rarely come close to."""
+NUM_SHOWN = 700
+"""Matrices whose coordinates are kept for the views in three dimensions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceRun(Run):
+    """Where random orthostochastic matrices lie."""
+
+    expressivity: int
+    """s"""
+    num_samples: int = 100_000_000
+    """Random matrices."""
+    num_targets: int = 100_000
+    """Points to which eigenvalues are pulled, for the share of the spectrum beside it."""
+    seed: int = 0
+    """Of them."""
+
+    @property
+    def full_size(self) -> bool:
+        return self.num_samples >= 10**8
+
+    @property
+    def cost(self) -> float:
+        return 3e-7 * self.num_samples * self.expressivity + 1e-3 * self.num_targets
+
+    def execute(self) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(self.seed)
+        go = Orthostochastic(num_streams=3, expressivity=self.expressivity)
+        counts = np.zeros((NUM_CELLS, NUM_CELLS), dtype=np.int64)
+        for chunk in range(self.num_samples // CHUNK):
+            logits = SCALES[chunk % len(SCALES)] * torch.randn(CHUNK, go.num_logits, generator=generator)
+            matrices = go.matrix(logits).roll(chunk // len(SCALES) % 3, dims=2)  # the set is closed under permutations
+            counts += grid_counts(project(matrices))
+        reach = ReachRun(method=f"go-s{self.expressivity}", num_streams=3, num_targets=self.num_targets, seed=self.seed)
+        shown = SAMPLERS["haar-orthogonal"](3, NUM_SHOWN, generator, expressivity=self.expressivity)
+        return {
+            "histogram": counts.tolist(),
+            "share": covered_share(counts),
+            "spectrum_share": reach.execute()["share"],
+            "points": view(shown).round(decimals=3).tolist(),
+            "vertices": view(permutation_matrices(3, torch.zeros(0, dtype=torch.float64))).tolist(),
+        }
+
+
+def project(matrices: torch.Tensor) -> torch.Tensor:
+    """Coordinates (samples, 2) in the plane of the 3-cycle."""
+    identity = torch.eye(3, dtype=matrices.dtype)
+    powers = torch.stack([identity.roll(k, dims=1) for k in range(3)])
+    angle = 2 * torch.pi * torch.arange(3, dtype=matrices.dtype) / 3
+    corners = torch.stack((angle.sin(), angle.cos()), dim=1)
+    return (matrices.flatten(1) @ powers.flatten(1).T / 3) @ corners
+
+
+def grid_counts(points: torch.Tensor) -> np.ndarray:
+    """How many points lie in each cell of the square from -1 to 1."""
+    cells = ((points.double() + 1) / 2 * NUM_CELLS).long().clamp(0, NUM_CELLS - 1)
+    return torch.bincount(cells[:, 0] * NUM_CELLS + cells[:, 1], minlength=NUM_CELLS**2).reshape(NUM_CELLS, -1).numpy()
+
+
+def covered_share(counts: np.ndarray) -> float:
+    """Share of the cells whose centre lies in the triangle that are hit."""
+    centres = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS * 2 - 1
+    x, y = np.meshgrid(centres, centres, indexing="ij")
+    normals = [np.array([np.sin(a), np.cos(a)]) for a in np.pi + 2 * np.pi * np.arange(3) / 3]
+    inside = np.all([normal[0] * x + normal[1] * y <= 0.5 for normal in normals], axis=0)
+    return float((inside & (counts > 0)).sum() / inside.sum())
+
+
+def view(matrices: torch.Tensor) -> torch.Tensor:
+    """Coordinates (samples, 4) in an orthonormal basis of the matrices of zero sums: the polytope of d = 3 has four."""
+    helmert = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]], dtype=torch.float64)
+    helmert = helmert / helmert.norm(dim=1, keepdim=True)
+    return torch.einsum("ai, nij, bj -> nab", helmert, matrices, helmert).flatten(1)
+
+
+class ThreeCycle(Experiment):
+    """The plane of the 3-cycle, and views of the polytope."""
+
+    name = "three-cycle"
+    title = "The polytope seen in the plane of the 3-cycle"
+    paper = (
+        "App. D: 1e8 matrices of d = 3, projected on the triangle of I, σ, σ²: coverage for s = 1 and 2 is that of "
+        "the spectrum within the Karpelevič region. Views in three dimensions show what s = 1 covers of the polytope."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        sizes: Sizes = {"num_samples": 10_000_000, "num_targets": 5000} if scale == "quick" else {}
+        return [SliceRun(expressivity=s, **sizes) for s in (1, 2)]
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        by_size = {record.configuration["expressivity"]: record.metrics for record in records}
+        if set(by_size) != {1, 2}:
+            return {}
+        slices = {s: metrics["share"] for s, metrics in by_size.items()}
+        apart = max(abs(slices[s] - by_size[s]["spectrum_share"]) for s in (1, 2))
+        text = "; ".join(f"s = {s}: {slices[s]:.1%}, spectrum {by_size[s]['spectrum_share']:.1%}" for s in (1, 2))
+        return {
+            "slice-matches": Finding(apart, text),
+            "slice-s2": Finding(slices[2] - slices[1], f"{slices[2]:.1%} (s = 2) against {slices[1]:.1%} (s = 1)"),
+        }

@@ -1,0 +1,68 @@
+"""Would unitary matrices do better than orthogonal ones? (app. E)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.toy import ToyRun, ratio
+from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.record import Record
+
+CASES = {
+    "boundary, d = 3": ("permutation-pair", 3),
+    "random, d = 3": ("sinkhorn-uniform", 3),
+    "random, d = 6": ("sinkhorn-uniform", 6),
+}
+"""What is shown -> targets and streams."""
+NOISES = ((1e-2, 0.0), (1e-4, 0.0), (1e-2, 1.0))
+"""Of outputs, and of the target matrix."""
+
+
+class Unitary(Experiment):
+    """Training curves of orthogonal and unitary matrices."""
+
+    name = "unitary"
+    title = "Unitary against orthogonal matrices"
+    paper = (
+        "App. E: with s = 2 both reach a similar loss for d = 3 and 6, ε = 1e-4 and 1e-2, σp = 0 and 1; on the "
+        "boundary of the polytope unitary matrices converge later, at random targets sooner."
+    )
+
+    def runs(self, scale: Scale) -> Sequence[Run]:
+        noises = NOISES[:1] if scale == "quick" else NOISES
+        sizes: Sizes = {"num_targets": 8, "num_epochs": 1500} if scale == "quick" else {"num_epochs": 8000}
+        # The unitary map has half as many numbers as the published one, each of which moved its matrix by two steps.
+        rates = {"go-s2": 1e-3, "go-unitary-s2": 2e-3}
+        return [
+            ToyRun(method=method, targets=targets, num_streams=d, noise=noise, projector_noise=projector,
+                   learning_rate=rate, **sizes)
+            for targets, d in CASES.values() for noise, projector in noises for method, rate in rates.items()
+        ]  # fmt: skip
+
+    def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        found: dict[str, Finding] = {}
+        losses = self._ratios(records, "final")
+        if losses:
+            worst = max(max(value, 1 / value) for value in losses.values())
+            found["unitary-loss"] = Finding(worst, "unitary over orthogonal: " + _listed(losses))
+        epochs = self._ratios(records, "converged")
+        for claim, kind, pick in (("unitary-boundary", "boundary", min), ("unitary-interior", "random", max)):
+            of_kind = {name: value for name, value in epochs.items() if name.startswith(kind)}
+            if of_kind:
+                found[claim] = Finding(pick(of_kind.values()), "epochs, unitary over orthogonal: " + _listed(of_kind))
+        return found
+
+    def _ratios(self, records: Sequence[Record], name: str) -> dict[str, float]:
+        values = {
+            f"{case}, ε = {noise:g}, σp = {projector:g}": ratio(
+                records, name, "go-unitary-s2", "go-s2", targets=targets, num_streams=d, noise=noise,
+                projector_noise=projector,
+            )
+            for case, (targets, d) in CASES.items() for noise, projector in NOISES
+        }  # fmt: skip
+        return {case: value for case, value in values.items() if value is not None}
+
+
+def _listed(values: dict[str, float]) -> str:
+    return "; ".join(f"{name}: {value:.2f}" for name, value in values.items())

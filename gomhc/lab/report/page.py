@@ -1,0 +1,250 @@
+"""How does a report become one self-contained page? HTML or Markdown; light and dark, wide and on a phone.
+
+A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot`, a `Table` or a
+`Text`. Nothing on the page is loaded from elsewhere and there are no scripts: its own policy forbids both. Figures are
+inline SVG whose ink is the page's text colour.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+from typing import Any, Literal
+
+import jinja2
+import matplotlib
+from matplotlib.figure import Figure
+
+from gomhc.lab.report.style import INK, RC
+from gomhc.lab.workers import in_processes
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell of a table, or an item of a list, that leads to a section of the page by its anchor."""
+
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A cell of a table that stands out: `tone` is good, fair, bad or none."""
+
+    text: str
+    tone: str = "none"
+
+
+Emphasis = Literal["", "bold", "underlined"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A cell of a table with a number as it is to be read, 6.63 ± 0.12, say: on one line, with emphasis or not."""
+
+    text: str
+    emphasis: Emphasis = ""
+
+
+Cell = str | int | float | Link | Badge | Value | Sequence[Link] | None
+EMPHASIS_IN_HTML = {"": "{}", "bold": "<strong>{}</strong>", "underlined": "<u>{}</u>"}
+EMPHASIS_IN_MARKDOWN = {**EMPHASIS_IN_HTML, "bold": "**{}**"}  # which has nothing of its own that underlines
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A figure, drawn when the page is written: `draw` is called under the page's style."""
+
+    draw: Callable[[], Figure]
+    caption: str
+    """What is seen, also read out to those who do not see it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under a header; numbers are right-aligned and shown with four digits."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    """Above it, where a section has several."""
+    caption: str = ""
+    row_anchors: Sequence[str] = ()
+    """Where links to single rows lead, if there are any."""
+    wordy: bool = False
+    """Whether cells hold sentences: then a phone shows each row as a card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Preformatted text, as of a story or a log, with a caption."""
+
+    text: str
+    caption: str = ""
+
+
+Exhibit = Plot | Table | Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading, paragraphs (plain text) and what is shown under them; `aside` stands beside, on wide screens."""
+
+    title: str
+    anchor: str
+    paragraphs: Sequence[str] = ()
+    aside: str = ""
+    aside_title: str = "The paper"
+    exhibits: Sequence[Exhibit] = ()
+    links: Sequence[Link] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """All that the reader sees."""
+
+    title: str
+    lead: Sequence[str] = ()
+    sections: Sequence[Section] = field(default_factory=tuple)
+
+    def html(self, jobs: int = 1) -> str:
+        """One file, its figures drawn in this many processes."""
+        plots = {
+            f"{section.anchor}-{number}": exhibit.draw
+            for section in self.sections
+            for number, exhibit in enumerate(section.exhibits, start=1)
+            if isinstance(exhibit, Plot)
+        }
+        drawn = in_processes(svg, ((draw, name) for name, draw in plots.items()), jobs, in_order=True)
+        show = partial(_show_html, pictures=dict(zip(plots, drawn, strict=True)))
+        return _TEMPLATE.render(page=self, show=show, links=_html_links)
+
+    def markdown(self) -> str:
+        """The same, with figures as images inside the text."""
+        lines = [f"# {_md(self.title)}", "", *_paragraphs(self.lead)]
+        for section in self.sections:
+            lines += [
+                f'<a id="{section.anchor}"></a>',
+                "",
+                f"## {_md(section.title)}",
+                "",
+                *_paragraphs(section.paragraphs),
+            ]
+            if section.aside:
+                lines += [f"> **{_md(section.aside_title)}.** {_md(section.aside)}", ""]
+            if section.links:
+                lines += [", ".join(_md_cell(link) for link in section.links), ""]
+            for number, exhibit in enumerate(section.exhibits, start=1):
+                lines += [_show_markdown(exhibit, f"{section.anchor}-{number}"), ""]
+        return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Whole numbers whole, others with four digits."""
+    return f"{int(value):,}" if abs(value) < 1e15 and value == int(value) else f"{value:.4g}"
+
+
+def svg(draw: Callable[[], Figure], name: str) -> str:
+    """The drawing as an SVG element whose ids start with `name`, and whose ink is the text colour around it."""
+    with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
+        buffer = io.StringIO()
+        draw().savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    return re.sub(r'(<svg[^>]*?) width="[^"]+"| height="[^"]+"(?=[^>]*viewBox)', r"\1", text, count=2)
+
+
+def _show_html(exhibit: Exhibit, name: str, pictures: Mapping[str, str]) -> str:
+    caption = f"<figcaption>{escape(exhibit.caption)}</figcaption>" if exhibit.caption else ""
+    if isinstance(exhibit, Plot):
+        picture = f'<div class="plot" role="img" aria-label="{escape(exhibit.caption)}">{pictures[name]}</div>'
+        return f'<figure id="{name}">{picture}{caption}</figure>'
+    if isinstance(exhibit, Text):
+        return f'<figure id="{name}"><pre>{escape(exhibit.text)}</pre>{caption}</figure>'
+    title = f"<h3>{escape(exhibit.title)}</h3>" if exhibit.title else ""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in exhibit.header)
+    anchors = [f' id="{escape(anchor)}"' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
+    body = "".join(
+        f"<tr{anchor}>{''.join(_html_cell(cell, name) for cell, name in zip(row, exhibit.header, strict=True))}</tr>"
+        for row, anchor in zip(exhibit.rows, anchors, strict=True)
+    )
+    kind = ' class="wordy"' if exhibit.wordy else ""
+    table = f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<figure id="{name}">{title}{table}{caption}</figure>'
+
+
+def _html_cell(cell: Cell, title: str) -> str:
+    label = f' data-label="{escape(title)}"'
+    if cell is None:
+        return f"<td{label}></td>"
+    if isinstance(cell, bool | str):
+        return f"<td{label}>{escape(str(cell))}</td>"
+    if isinstance(cell, int | float):
+        return f'<td class="number"{label}>{number(cell)}</td>'
+    if isinstance(cell, Badge):
+        return f'<td{label}><span class="badge {escape(cell.tone)}">{escape(cell.text)}</span></td>'
+    if isinstance(cell, Value):
+        return f'<td class="value"{label}>{EMPHASIS_IN_HTML[cell.emphasis].format(escape(cell.text))}</td>'
+    return f"<td{label}>{_html_links([cell] if isinstance(cell, Link) else cell)}</td>"
+
+
+def _html_links(links: Sequence[Link]) -> str:
+    return ", ".join(f'<a href="#{escape(link.anchor)}">{escape(link.text)}</a>' for link in links)
+
+
+def _show_markdown(exhibit: Exhibit, name: str) -> str:
+    if isinstance(exhibit, Plot):
+        with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
+            buffer = io.BytesIO()
+            exhibit.draw().savefig(buffer, format="png", dpi=110, facecolor="white", bbox_inches="tight")
+        image = base64.b64encode(buffer.getvalue()).decode()
+        return f"![{_md(exhibit.caption)}](data:image/png;base64,{image})\n\n{_md(exhibit.caption)}"
+    if isinstance(exhibit, Text):
+        return f"```\n{exhibit.text}\n```\n\n{_md(exhibit.caption)}"
+    anchors = [f'<a id="{anchor}"></a>' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
+    rows = [f"| {anchor}{' | '.join(map(_md_cell, row))} |" for row, anchor in zip(exhibit.rows, anchors, strict=True)]
+    title = [f"### {_md(exhibit.title)}", ""] if exhibit.title else []
+    header = f"| {' | '.join(map(_md, exhibit.header))} |\n|{'---|' * len(exhibit.header)}"
+    return "\n".join([*title, header, *rows, "", _md(exhibit.caption)])
+
+
+def _md_cell(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool | str):
+        return _md(str(cell))
+    if isinstance(cell, int | float):
+        return number(cell)
+    if isinstance(cell, Badge):
+        return f"**{_md(cell.text)}**"
+    if isinstance(cell, Value):
+        return EMPHASIS_IN_MARKDOWN[cell.emphasis].format(_md(cell.text))
+    links = [cell] if isinstance(cell, Link) else cell
+    return ", ".join(f"[{_md(link.text)}](#{link.anchor})" for link in links)
+
+
+def _md(text: str) -> str:
+    return re.sub(r"([\\|*_<>\[\]`])", r"\\\1", " ".join(text.split()))
+
+
+def _paragraphs(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in (_md(text), "")]
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("gomhc.lab.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+_TEMPLATE: jinja2.Template = _ENVIRONMENT.get_template("page.html")
+
+
+def anchor(*parts: Any) -> str:
+    """An id that HTML and Markdown allow, from a name."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")

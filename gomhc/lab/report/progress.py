@@ -1,0 +1,77 @@
+"""How does a training run look while it runs? A bar with loss, speed and time left; plain lines in a file or pipe."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import rich.progress
+from rich.console import Console
+from rich.markup import escape
+
+from gomhc.lab.training import Recipe, Watcher
+from gomhc.lab.training.history import Record
+from gomhc.models import GPT
+
+MOST_LINES = 40
+"""Of progress, where there is no terminal."""
+
+
+class TrainingProgress(Watcher):
+    """Prints to standard error how a run goes."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        columns = (
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TextColumn("{task.fields[speed]}"),
+            rich.progress.TimeRemainingColumn(),
+        )
+        self.bar = rich.progress.Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def opened(self, run: Path) -> None:
+        self.run = run
+
+    def started(self, recipe: Recipe, model: GPT, step: int) -> None:
+        self.recipe, self.first, self.begin = recipe, step, time.perf_counter()
+        size = sum(parameter.numel() for parameter in model.parameters())
+        self.say(
+            f"{size:,} parameters, {recipe.steps} steps of {recipe.tokens_per_step:,} tokens, mixing {recipe.mixing}"
+        )
+        if step:
+            self.say(f"resumed at step {step}")
+        self.task = self.bar.add_task("training", total=recipe.steps, completed=step, speed="")
+        self.bar.start()
+
+    def stepped(self, record: Record) -> None:
+        done, total = record["step"] + 1, self.recipe.steps
+        elapsed = time.perf_counter() - self.begin
+        speed = f"{(done - self.first) * self.recipe.tokens_per_step / elapsed:,.0f} tokens/s"
+        self.bar.update(self.task, completed=done, description=f"loss {record['loss']:.3f}", speed=speed)
+        if not self.console.is_terminal and done * MOST_LINES // total > (done - 1) * MOST_LINES // total:
+            left = elapsed / (done - self.first) * (total - done)
+            self.say(f"[{done}/{total}] loss {record['loss']:.3f}, {speed}, {left:.0f} s left")
+
+    def evaluated(self, record: Record) -> None:
+        distances = record["mix_distance"].values()
+        mean = f", mixes {sum(distances) / len(distances):.3f} from the identity" if distances else ""
+        self.say(f"step {record['step']}: validation loss {record['validation_loss']:.3f}{mean}")
+        if record["sample"]:
+            self.say(textwrap.indent(record["sample"], "    "))
+
+    def say(self, line: str) -> None:
+        """Above the bar, or simply on standard error."""
+        if self.console.is_terminal:
+            self.bar.console.print(escape(line), highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)

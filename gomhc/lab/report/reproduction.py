@@ -1,0 +1,226 @@
+"""What does the report of a reproduction say? Claims with verdicts, each figure beside the paper, then provenance."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import matplotlib
+
+from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.judge.judgement import Judgement
+from gomhc.lab.report import judge_page
+from gomhc.lab.report.figures import EXHIBITS
+from gomhc.lab.report.page import Badge, Exhibit, Link, Page, Section, Table, Text, anchor
+from gomhc.lab.results.claim import Claim, Finding, Verdict
+from gomhc.lab.results.claims import CLAIMS, JUDGE_CLAIMS
+from gomhc.lab.results.code_version import PACKAGE
+from gomhc.lab.results.record import Record
+
+TONES = {
+    Verdict.HOLDS: "good",
+    Verdict.HOLDS_AT_REDUCED_SCALE: "fair",
+    Verdict.DOES_NOT_HOLD: "bad",
+    Verdict.NOT_MEASURED: "none",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and what the records say of it."""
+
+    claim: Claim
+    finding: Finding | None
+    verdict: Verdict
+
+    @property
+    def here(self) -> str:
+        """What was found, in words; why nothing was, otherwise."""
+        if self.finding is not None:
+            return self.finding.text
+        return self.claim.measure if self.claim.experiment is None else "no record decides it"
+
+    def as_json(self) -> dict[str, Any]:
+        """One object of claims.json."""
+        return {
+            "id": self.claim.id,
+            "statement": self.claim.statement,
+            "where": self.claim.where,
+            "paper": self.claim.paper,
+            "measure": self.claim.measure,
+            "rule": None if self.claim.rule is None else str(self.claim.rule),
+            "here": self.here,
+            "value": None if self.finding is None else self.finding.value,
+            "verdict": str(self.verdict),
+        }
+
+
+def judge(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> list[Judged]:
+    """The verdict of every claim; of those whose experiment has no records here: not measured."""
+    findings: dict[str, Finding] = {}
+    full_size: dict[str, bool] = {}
+    for experiment in experiments:
+        found = records.get(experiment.name, ())
+        if found:
+            findings |= experiment.findings(found)
+            full_size[experiment.name] = all(record.full_size for record in found)
+    return [
+        Judged(claim, finding, claim.verdict(finding, full_size.get(claim.experiment or "", False)))
+        for claim in CLAIMS
+        for finding in [findings.get(claim.id)]
+    ]
+
+
+def report(
+    experiments: Sequence[Experiment],
+    records: Mapping[str, Sequence[Record]],
+    scale: Scale,
+    errors: Sequence[str] = (),
+    judgement: Judgement | None = None,
+) -> Page:
+    """The page; `errors` are runs that failed, told where a reader looks first; `judgement` is of stories."""
+    judged = judge(experiments, records)
+    shown = [experiment for experiment in experiments if records.get(experiment.name)]
+    counts = Counter(item.verdict for item in judged)
+    summary = "; ".join(f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict)
+    lead = [
+        "Each quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
+        "Hyper-Connections via Generalized Orthostochastic Matrices”, measured by this repository and judged by a rule "
+        "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them.",
+        f"Scale {scale}. Of {len(judged)} claims: {summary}.",
+        "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the paper "
+        "used. At reduced scale “does not hold” can mean that the sizes were too small: the last column gives them.",
+    ]
+    return Page(
+        title="go-mHC: does the paper hold?",
+        lead=lead,
+        sections=[
+            *([_failures(errors)] if errors else []),
+            _claims_section(judged, {*(item.name for item in shown), *([judge_page.ANCHOR] if judgement else [])}),
+            *(_experiment_section(experiment, records[experiment.name], judged) for experiment in shown),
+            *([_judge_section(judgement)] if judgement else []),
+            _provenance(experiments, records, scale),
+        ],
+    )
+
+
+def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: Judgement | None) -> str:
+    """The last line of a page: a remark with the hash of all that it depends on. Where it stands, nothing is new."""
+    shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
+    digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"))):
+        digest.update(path.read_bytes())
+    return f"<!-- made from {digest.hexdigest()} -->\n"
+
+
+def _phrase(verdict: Verdict, count: int) -> str:
+    one = {"holds": "hold", "does not hold": "do not hold", "holds at reduced scale": "hold at reduced scale"}
+    return str(verdict) if count == 1 else one.get(str(verdict), str(verdict))
+
+
+def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
+    rows = [
+        (
+            Badge(item.verdict, TONES[item.verdict]),
+            item.claim.statement,
+            item.claim.where,
+            item.claim.paper,
+            item.here,
+            Link(section, anchor(section)) if section in shown else "",
+        )
+        for item in judged
+        for section in [judge_page.ANCHOR if item.claim in JUDGE_CLAIMS else item.claim.experiment]
+    ]
+    header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
+    anchors = [anchor("claim", item.claim.id) for item in judged]
+    table = Table(header=header, rows=rows, row_anchors=anchors, wordy=True)
+    return Section(title="Claims and verdicts", anchor="claims", exhibits=[table])
+
+
+def _experiment_section(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> Section:
+    mine = [item for item in judged if item.claim.experiment == experiment.name]
+    table = Table(
+        header=("verdict", "claim", "how it is measured", "holds if", "here"),
+        rows=[
+            (
+                Badge(item.verdict, TONES[item.verdict]),
+                Link(item.claim.statement, anchor("claim", item.claim.id)),
+                item.claim.measure,
+                "" if item.claim.rule is None else str(item.claim.rule),
+                item.here,
+            )
+            for item in mine
+        ],
+        wordy=True,
+    )
+    exhibits: list[Exhibit] = [*EXHIBITS[experiment.name](records)] if experiment.name in EXHIBITS else []
+    return Section(
+        title=experiment.title,
+        anchor=anchor(experiment.name),
+        aside=experiment.paper,
+        exhibits=[*exhibits, *([table] if mine else [])],
+    )
+
+
+def _judge_section(judgement: Judgement) -> Section:
+    claims = Table(
+        title="Claims of the paper",
+        header=("claim", "in the paper", "its number"),
+        rows=[(Link(claim.statement, anchor("claim", claim.id)), claim.where, claim.paper) for claim in JUDGE_CLAIMS],
+        wordy=True,
+        caption="Without a verdict: it takes the paper's judges, prompts and openings.",
+    )
+    section = judge_page.judge_section(judgement)
+    return replace(section, exhibits=[*section.exhibits, claims])
+
+
+def _failures(errors: Sequence[str]) -> Section:
+    return Section(
+        title="Runs that failed",
+        anchor="failures",
+        paragraphs=["These runs ended in an error, and what they would have shown is missing below."],
+        exhibits=[Text(text=error) for error in errors],
+    )
+
+
+def _provenance(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]], scale: Scale) -> Section:
+    rows = [
+        _provenance_row(experiment.name, records[experiment.name])
+        for experiment in experiments
+        if records.get(experiment.name)
+    ]
+    header = ("experiment", "runs", "seeds", "seconds", "commit", "sources", "device", "versions")
+    table = Table(
+        header=header,
+        rows=rows,
+        wordy=True,
+        caption="Seconds are the sum over runs. Sources: hash of the code that the numbers depend on; a `+` behind a "
+        "commit says that files differed from it.",
+    )
+    command = f"gomhc reproduce --scale {scale}"
+    return Section(
+        title="Provenance",
+        anchor="provenance",
+        paragraphs=[f"Made by “{command}”. One experiment again: “{command} --only NAME”."],
+        exhibits=[table],
+    )
+
+
+def _provenance_row(name: str, records: Sequence[Record]) -> tuple[Any, ...]:
+    def all_of(values: Any) -> str:
+        return ", ".join(sorted({str(value) for value in values}))
+
+    seeds = sorted({record.seed for record in records if record.seed is not None})
+    return (
+        Link(name, anchor(name)),
+        len(records),
+        f"{seeds[0]}…{seeds[-1]}" if len(seeds) > 3 else ", ".join(map(str, seeds)),
+        round(sum(record.wall_time for record in records), 1),
+        all_of(record.commit or "none" for record in records),
+        all_of(record.code_version for record in records),
+        all_of(record.device for record in records),
+        all_of(", ".join(f"{key} {value}" for key, value in record.versions.items()) for record in records),
+    )

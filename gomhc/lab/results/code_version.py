@@ -1,0 +1,98 @@
+"""Which code do the numbers of an experiment depend on?
+
+Its own file and every file of gomhc that this one imports, directly or not, is read as Python reads it: comments,
+docstrings and layout do not count, and neither do classes derived from `Experiment` (titles, what the paper says, which
+runs there are, what they show), because a record's configuration already says which run it is of. So to word a finding
+better, to draw another figure or to change another experiment repeats nothing; to change a kernel repeats what uses it.
+C++ sources count always. What other packages do is not in the key: their versions are in the record.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2]
+NOT_NUMERICAL = (
+    "gomhc.lab.results",
+    "gomhc.lab.files",
+    "gomhc.lab.lock",
+    "gomhc.version",
+    "gomhc.lab.experiments.experiment",
+)
+"""What experiments import without any number depending on it."""
+
+
+@cache
+def code_version(module: str) -> str:
+    """Hash of the sources behind the numbers of the experiment in this module, `gomhc.lab.experiments.fig6`, say."""
+    digest = hashlib.sha256()
+    for name in sorted(sources(module)):
+        digest.update(f"{name}\n{_meaning(_file(name))}\n".encode())
+    for path in sorted((PACKAGE / "kernels" / "native").glob("*")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def forget() -> None:
+    """Read the sources anew next time."""
+    code_version.cache_clear()
+    _meaning.cache_clear()
+
+
+def sources(module: str) -> frozenset[str]:
+    """The modules of gomhc whose code counts in the version of this one."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and not name.startswith(NOT_NUMERICAL):
+            found.add(name)
+            waiting.extend(_imports(name))
+    return frozenset(found)
+
+
+def _imports(module: str) -> set[str]:
+    """What this module imports of gomhc; a name that is no module is found in the package that it is imported from."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_file(module).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in names if _exists(name)}
+            found |= modules | ({node.module} if modules != names else set())
+    return {name for name in found if name.split(".")[0] == "gomhc"}
+
+
+@cache
+def _meaning(path: Path) -> str:
+    """The file as Python reads it, without what no number depends on."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not _is_experiment(node)]
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not _is_remark(item)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_experiment(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef) and any(
+        isinstance(base, ast.Name) and base.id == "Experiment" for base in node.bases
+    )
+
+
+def _is_remark(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _file(module: str) -> Path:
+    base = PACKAGE.joinpath(*module.split(".")[1:])
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def _exists(module: str) -> bool:
+    return _file(module).is_file()

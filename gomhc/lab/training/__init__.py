@@ -1,0 +1,9 @@
+"""How is a model trained, and what is left of it? `train`, `resume`, and `load_run` for what they wrote."""
+
+from __future__ import annotations
+
+from gomhc.lab.training.loop import Execution, NotFinite, Watcher, resume, train
+from gomhc.lab.training.recipe import Recipe
+from gomhc.lab.training.run import Run, load_run
+
+__all__ = ["Execution", "NotFinite", "Recipe", "Run", "Watcher", "load_run", "resume", "train"]

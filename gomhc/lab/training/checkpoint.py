@@ -1,0 +1,249 @@
+"""Checkpoints: one folder each, which is whole or not there.
+
+    RUN/checkpoints/step-00000100/
+        model.safetensors       weights by name
+        optimizer.safetensors   the optimizer's state, by name of the weight
+        state.json              step, recipe, tokenizer, versions, and the SHA-256 of the two others; sealed
+
+A folder is written beside its place and moved there when everything is on the disk. Nothing in it is executed when it
+is read, and everything in it is checked. Tensors are whole, however many processes wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from gomhc.checks import require_whole
+from gomhc.lab.data.tokenizers import CharacterTokenizer, from_description
+from gomhc.lab.files import Damaged, flush, read, remove, seal, sha256, unseal
+from gomhc.lab.training.recipe import Recipe
+from gomhc.version import __version__
+
+FORMAT = "gomhc checkpoint 2"
+WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+EMBEDDING = "tokens.weight"
+"""The tensor with a row a token."""
+_PARTIAL, _OLD, _DAMAGED = ".partial-", ".old-", "damaged-"
+_NAME = re.compile(r"step-([0-9]{8,})")
+_EARLIER = b'"format": "gomhc checkpoint 1"'
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of the file system that say that a checkpoint is not whole; others may pass, and are not held against it."""
+ATTEMPTS = 10
+"""How often the checkpoints of a run are listed again that is in training, and deletes the oldest meanwhile."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that is needed to continue a run."""
+
+    step: int
+    """Updates that were made."""
+    recipe: Recipe
+    tokenizer: dict[str, Any]
+    """Its description."""
+    data: str
+    """Fingerprint of the tokens."""
+    history: tuple[int, str]
+    """Length and SHA-256 of metrics.jsonl when the checkpoint was written."""
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+
+
+def folder_of(run: Path, step: int) -> Path:
+    """The folder of the checkpoint of that step."""
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def steps(run: Path) -> list[int]:
+    """The steps of which a run has checkpoints, in order."""
+    folders = {path for path in (run / "checkpoints").glob("step-*") if path.is_dir()}
+    numbers = {int(name[1]) for path in folders if (name := _NAME.fullmatch(path.name))}
+    return sorted(step for step in numbers if folder_of(run, step) in folders)
+
+
+def save(run: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint, then delete the oldest beyond `recipe.keep`; a failure leaves all that were there."""
+    target = folder_of(run, checkpoint.step)
+    partial = target.with_name(f"{_PARTIAL}{target.name}")
+    try:
+        remove_surplus(run, checkpoint.recipe.keep)
+        partial.mkdir(parents=True)
+        _write(partial, checkpoint)
+        if target.exists():  # the same step of the same run, resumed: the same content
+            remove(_moved(target, _OLD))
+        partial.rename(target)
+        flush(target.parent)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        kept = steps(run)
+        last = f"the last good one is {folder_of(run, kept[-1])}" if kept else "there is none yet"
+        raise OSError(
+            error.errno, f"cannot write the checkpoint of step {checkpoint.step} ({error.strerror}); {last}"
+        ) from error
+    remove_surplus(run, checkpoint.recipe.keep)
+    return target
+
+
+def load(path: Path) -> Checkpoint:
+    """The checkpoint in this folder, or the newest of this run that can be read; a warning names those that cannot."""
+    if is_checkpoint(path):
+        return _load(path)
+    damage: list[str] = []
+    for _ in range(ATTEMPTS):
+        listed = steps(path)
+        damage.clear()
+        for step in reversed(listed):
+            try:
+                checkpoint = _load(folder_of(path, step))
+            except Damaged as error:
+                damage.append(str(error))
+                continue
+            for problem in damage:
+                warnings.warn(f"{problem}; going back to step {step}", stacklevel=2)
+            return checkpoint
+        if steps(path) == listed:
+            break
+    if damage:
+        raise Damaged(f"{damage[0]}; no other one in this run can be read")
+    raise ValueError(f"{path} holds no run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether this folder is a checkpoint, rather than a run."""
+    return (path / STATE).exists()
+
+
+def set_aside_later(run: Path, step: int) -> None:
+    """Rename checkpoints of later steps, which a resumed run could not read: they are neither used nor counted."""
+    for later in steps(run):
+        if later > step:
+            _moved(folder_of(run, later), _DAMAGED)
+
+
+def remove_surplus(run: Path, keep: int) -> None:
+    """Delete what a killed process left half written or half deleted, and the oldest checkpoints beyond `keep`."""
+    for prefix in (_PARTIAL, _OLD):
+        for path in (run / "checkpoints").glob(f"{prefix}*"):
+            remove(path)
+    for step in steps(run)[:-keep]:
+        remove(_moved(folder_of(run, step), _OLD))
+
+
+def require_same_tensors(loaded: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """`Damaged` unless names, shapes and dtypes are those of the model that the recipe describes."""
+    different = [name for name in {**expected, **loaded} if _form(loaded.get(name)) != _form(expected.get(name))]
+    if different:
+        name = different[0]
+        came, wanted = _form(loaded.get(name)), _form(expected.get(name))
+        raise Damaged(f"expected tensors of the recipe's model; {name} should be {wanted}, and is {came}")
+
+
+def _form(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+
+
+def _load(folder: Path) -> Checkpoint:
+    try:
+        content = read(folder / STATE)
+        if _EARLIER in content[:100]:
+            raise Damaged("an earlier version of gomhc wrote it, without checksums; this one does not read it")
+        state = unseal(content)
+        if state.get("format") != FORMAT:
+            raise Damaged(f"expected the format {FORMAT!r}, got {state.get('format')!r}")
+        if not isinstance(state["files"], dict) or set(state["files"]) != {WEIGHTS, OPTIMIZER}:
+            raise Damaged(f"expected checksums of {WEIGHTS} and {OPTIMIZER}, got {state['files']!r}")
+        for name, digest in state["files"].items():
+            if sha256(folder / name) != digest:
+                raise Damaged(f"{name} is not what was written")
+        checkpoint = Checkpoint(
+            step=_step(state["step"], folder),
+            recipe=Recipe.from_dict(state["recipe"]),
+            tokenizer=state["tokenizer"],
+            data=str(state["data"]),
+            history=(_count(state["history"]["bytes"]), str(state["history"]["sha256"])),
+            weights=load_file(folder / WEIGHTS),
+            optimizer=load_file(folder / OPTIMIZER),
+        )
+        _require_consistent(checkpoint)
+        return checkpoint
+    except (*MISSING, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise Damaged(f"the checkpoint {folder} cannot be read ({error})") from error
+    except RuntimeError as error:
+        if (folder / WEIGHTS).exists() and (folder / OPTIMIZER).exists():
+            raise
+        raise Damaged(f"the checkpoint {folder} is being deleted ({error})") from error
+
+
+def _step(step: Any, folder: Path) -> int:
+    """The step that the state says, which must be the one that the folder's name says, if it says any."""
+    name = _NAME.fullmatch(folder.name)
+    if name is not None and int(name[1]) != step:
+        raise Damaged(f"expected step {int(name[1])}, as its folder says, got {step!r}")
+    return _count(step)
+
+
+def _count(number: Any) -> int:
+    require_whole("its count", number, 0)
+    return number
+
+
+def _require_consistent(checkpoint: Checkpoint) -> None:
+    """`Damaged` unless recipe, tokenizer and tensors fit together; checked before anything is built from them.
+
+    The sizes in a recipe could ask for any amount of memory, and those of a file cannot.
+    """
+    recipe, weights, tokenizer = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
+    vocab_size = len(weights[EMBEDDING])
+    if isinstance(tokenizer, CharacterTokenizer) and tokenizer.vocab_size != vocab_size:
+        raise Damaged(f"the model knows {vocab_size} tokens, and the tokenizer {tokenizer.vocab_size}")
+    expected_size = recipe.gpt_config(vocab_size).num_parameters
+    size = sum(tensor.numel() for tensor in weights.values())
+    if size != expected_size:
+        raise Damaged(f"expected the {expected_size:,} weights of the recipe's model, got {size:,}")
+    if checkpoint.step > recipe.steps:
+        raise Damaged(f"step {checkpoint.step} is beyond the recipe's {recipe.steps} steps")
+    expected = {
+        f"{name}/{key}": torch.empty((), device="meta") if key == "step" else weight
+        for name, weight in weights.items()
+        for key in ("step", "exp_avg", "exp_avg_sq")
+    }
+    require_same_tensors(checkpoint.optimizer, expected)
+
+
+def _write(folder: Path, checkpoint: Checkpoint) -> None:
+    (folder / WEIGHTS).write_bytes(safetensors.torch.save(checkpoint.weights))
+    (folder / OPTIMIZER).write_bytes(safetensors.torch.save(checkpoint.optimizer))
+    state = {
+        "format": FORMAT,
+        "step": checkpoint.step,
+        "recipe": asdict(checkpoint.recipe),
+        "tokenizer": checkpoint.tokenizer,
+        "data": checkpoint.data,
+        "history": {"bytes": checkpoint.history[0], "sha256": checkpoint.history[1]},
+        "versions": {"gomhc": __version__, "torch": torch.__version__},
+        "files": {name: sha256(folder / name) for name in (WEIGHTS, OPTIMIZER)},
+    }
+    (folder / STATE).write_text(seal(state, indent=1), encoding="utf-8")
+    for name in (WEIGHTS, OPTIMIZER, STATE):
+        flush(folder / name)
+    flush(folder)
+
+
+def _moved(folder: Path, prefix: str) -> Path:
+    """A folder is renamed before it is deleted: what is half deleted does not look like a checkpoint."""
+    away = folder.with_name(f"{prefix}{folder.name}")
+    remove(away)
+    folder.rename(away)
+    return away

@@ -1,0 +1,31 @@
+"""A run that `gomhc train` wrote, ready to be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gomhc.lab.data.tokenizers import Tokenizer, from_description
+from gomhc.lab.training import checkpoint
+from gomhc.lab.training.recipe import Recipe
+from gomhc.models import GPT
+
+
+@dataclass(frozen=True)
+class Run:
+    """Model, tokenizer and recipe; the model is on the CPU, in evaluation mode."""
+
+    model: GPT
+    tokenizer: Tokenizer
+    recipe: Recipe
+    step: int
+
+
+def load_run(directory: Path | str) -> Run:
+    """The newest checkpoint of a run, or the one in this folder."""
+    newest = checkpoint.load(Path(directory))
+    tokenizer = from_description(newest.tokenizer)
+    model = GPT(newest.recipe.gpt_config(tokenizer.vocab_size))
+    checkpoint.require_same_tensors(newest.weights, model.state_dict())
+    model.load_state_dict(newest.weights)
+    return Run(model.eval(), tokenizer, newest.recipe, newest.step)

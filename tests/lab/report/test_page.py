@@ -1,0 +1,117 @@
+"""A page is one file that reads well wherever it is opened."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser import assert_sound, needs_chromium, open_page
+
+from gomhc.lab.experiments.methods import METHODS
+from gomhc.lab.report.page import Badge, Link, Page, Plot, Section, Table, Text, Value, number, svg
+from gomhc.lab.report.style import INK, LOOKS, line, new_figure
+
+
+def draw():
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.semilogy([1, 2, 3], [1, 10, 100], **line("go-s2"))
+    axes.set_xlabel("epochs")
+    axes.legend()
+    return figure
+
+
+def a_page(text="plain"):
+    table = Table(
+        header=("verdict", "what", "value"),
+        rows=[
+            (Badge("holds", "good"), Link("to the curve", "curve"), 1234567),
+            ("", text, 0.125),
+            (None, text, [Link("a", "curve")]),
+            (Value("plain"), Value(text, "bold"), Value("6.5 ± 0.1", "underlined")),
+        ],
+        row_anchors=("one", "two", "three", "four"),
+        title=text,
+        caption=text,
+        wordy=True,
+    )
+    return Page(
+        title="A page",
+        lead=[text],
+        sections=[
+            Section(title="Table", anchor="table", exhibits=[table, Text(text="Once upon a time\n<b>there</b>")]),
+            Section(title="Curve", anchor="curve", aside=text, exhibits=[Plot(draw=draw, caption=text)] * 2),
+        ],
+    )  # fmt: skip
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (500, True)])  # headless Chromium has no narrower window
+def test_page_is_sound_in_a_browser(tmp_path, width, dark):
+    seen = open_page(a_page().html(), tmp_path, width=width, dark=dark)
+    assert_sound(seen)
+    assert len(seen["plots"]) == 2
+    assert seen["overflow"] <= 0
+    brightness = [sum(map(int, re.findall(r"\d+", seen[name])[:3])) for name in ("background", "ink")]
+    assert brightness[0] < brightness[1] if dark else brightness[0] > brightness[1]
+
+
+@needs_chromium
+def test_probe_sees_what_is_wrong(tmp_path):
+    """A dead link, a picture from elsewhere, a script that fails: else the test above could not fail."""
+    wrong = (
+        '<a href="#nowhere">x</a><img src="https://example.org/picture.png"><script>throw Error("oh")</script></main>'
+    )
+    seen = open_page(a_page().html().replace("</main>", wrong), tmp_path)
+    assert seen["broken"] == ["#nowhere"]
+    assert any("example.org" in uri for uri in seen["refused"])
+    assert any("oh" in line for line in seen["console"])
+
+
+def test_text_from_outside_cannot_become_markup():
+    html = a_page(text="<script>alert(1)</script>").html()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_figures_take_the_ink_of_the_page_and_have_ids_of_their_own():
+    first, second = svg(draw, "first"), svg(draw, "second")
+    assert "currentColor" in first
+    assert INK not in first
+    assert not set(re.findall(r'id="([^"]+)"', first)) & set(re.findall(r'id="([^"]+)"', second))
+
+
+def test_the_same_figure_is_drawn_the_same():
+    assert svg(draw, "figure") == svg(draw, "figure")
+
+
+def test_markdown_has_the_same_sections_tables_and_figures():
+    text = a_page(text="a | b").markdown()
+    assert "## Curve" in text
+    assert r"a \| b" in text
+    assert text.count("data:image/png;base64,") == 2
+    assert '| <a id="one"></a>**holds** | [to the curve](#curve) | 1,234,567 |' in text
+    assert r"plain | **a \| b** | <u>6.5 ± 0.1</u> |" in text
+    assert "### a \\| b\n\n| verdict |" in text
+
+
+def test_values_are_emphasized_and_kept_on_one_line():
+    html = a_page(text="<best>").html()
+    assert '<td class="value" data-label="verdict">plain</td>' in html
+    assert "<strong>&lt;best&gt;</strong>" in html
+    assert "<u>6.5 ± 0.1</u>" in html
+    assert "<h3>&lt;best&gt;</h3>" in html
+    assert re.search(r"td\.value [^}]*white-space: nowrap", html)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(3, "3"), (12345.0, "12,345"), (0.123456, "0.1235"), (float("inf"), "inf"), (float("nan"), "nan")],
+)
+def test_numbers_are_short(value, shown):
+    assert number(value) == shown
+
+
+def test_every_method_has_a_colour_of_its_own():
+    colours = [LOOKS[name].color for name in METHODS]
+    assert len(set(colours)) == len(colours)
