@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import Orthostochastic
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
 from gomhc.birkhoff.permutations import convex_combination_flops
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.func import jacrev, vmap
+
+from gomhc.shapes import Float
 
 NUM_STARTS = 8
 NUM_STEPS = 100

@@ -12,11 +12,11 @@ from operator import mul
 from typing import Any, ClassVar, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise
 from gomhc.birkhoff.permutations import Permutations
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.kernels.orthostochastic import saturated
+from gomhc.shapes import Float
 
 EPSILON = 1e-8
 """Keeps a row or a column of zeros from being divided by zero; the paper does not print its value."""

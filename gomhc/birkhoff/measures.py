@@ -9,8 +9,9 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Complex, Float
 from torch import Tensor
+
+from gomhc.shapes import Complex, Float
 
 LARGEST_GAUGE = 4
 """The most streams whose sign patterns are tried one by one: 2^9 of them; five would need 2^16."""

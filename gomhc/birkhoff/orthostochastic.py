@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc import kernels
@@ -20,6 +19,7 @@ from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
 from gomhc.checks import require_choice
 from gomhc.kernels.orthostochastic import blockwise_squared_norm, saturated
+from gomhc.shapes import Float
 
 MOST_ROWS = 512
 """Rows of a rotation (n) at most: it has 130,816 logits then, which already are hundreds of megabytes in a layer."""

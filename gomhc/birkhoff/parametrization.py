@@ -11,13 +11,13 @@ from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
 from gomhc.checks import LARGEST_WHOLE, require_number, require_whole
 from gomhc.kernels.precision import at_least_float32, without_autocast
+from gomhc.shapes import Float
 
 MOST_STREAMS = 1024
 """Streams that a matrix mixes at most; no network has had more than 32."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from gomhc.shapes import Float
 
 LARGEST = 8
 """The most streams whose permutations are listed: 40,320 of them; nine would need 362,880."""

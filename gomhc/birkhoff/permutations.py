@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.permutation_matrices import permutation_matrices, require_listed
+from gomhc.shapes import Float
 
 LONGEST_SUM = 120
 """Weights that are summed at once, those of five streams: longer sums lose digits."""

@@ -8,8 +8,9 @@ d = num_streams, s = expressivity, n = d * s
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Inexact
 from torch import Tensor
+
+from gomhc.shapes import Float, Inexact
 
 NUM_STARTS = 8
 NUM_PROJECTIONS = 20

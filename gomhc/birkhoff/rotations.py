@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.kernels.orthostochastic import cayley as cayley_transform
 from gomhc.kernels.orthostochastic import polish, skew, upper_triangle
+from gomhc.shapes import Float
 
 RotationName = Literal["cayley", "exponential", "householder", "givens"]
 

@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
 from gomhc.kernels.orthostochastic import blockwise_squared_norm
+from gomhc.shapes import Float
 
 Matrices = Float[Tensor, "num_samples d d"]
 Generator = torch.Generator | None

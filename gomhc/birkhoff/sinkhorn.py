@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
 from gomhc.checks import require_number
 from gomhc.kernels.orthostochastic import saturated
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ Targets are uniform in the square from -1 - i to 1 + i. All of them are one batc
 from __future__ import annotations
 
 import torch
-from jaxtyping import Complex
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.shapes import Complex
 
 
 def spectral_reach(

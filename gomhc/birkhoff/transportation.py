@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.shapes import Float
 
 Choose = Callable[[int, int, Tensor, Tensor], Tensor]
 """(row, column, lowest, highest) -> the entry."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

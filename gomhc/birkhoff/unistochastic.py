@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import fitting
@@ -17,6 +16,7 @@ from gomhc.birkhoff.orthostochastic import near_identity_rotation, require_expre
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gomhc.birkhoff import measures
 from gomhc.inspection.inspection import Inspection
 from gomhc.inspection.watch import Seen, watch
+from gomhc.shapes import Float, Int
 
 
 def inspect(

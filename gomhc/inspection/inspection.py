@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor
+
+from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from gomhc.integrations.deepseek_v4 import is_deepseek_v4, to_coefficients
 from gomhc.kernels import streams as plain
 from gomhc.layers import Coefficients
+from gomhc.shapes import Float
 
 
 class Seen(NamedTuple):

@@ -12,7 +12,6 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -23,6 +22,7 @@ from gomhc.integrations.checkpoints import mark, unmark
 from gomhc.integrations.deepseek_v4 import is_deepseek_v4, sinkhorn_of, to_coefficients
 from gomhc.integrations.upcycle import choose
 from gomhc.layers import Coefficients
+from gomhc.shapes import Float
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 SMALLEST_SINGULAR_VALUE = 1e-3

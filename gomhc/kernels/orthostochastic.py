@@ -8,8 +8,9 @@ d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from gomhc.shapes import Float
 
 SATURATION = 2.0**16
 """The largest logit: a larger one, or an infinite one, counts as this. It is in native/tasks.h too."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
 from gomhc.kernels.transforms import is_transformed
+from gomhc.shapes import Float
 
 ALIGNED = 16
 """Columns are filled up to a multiple of this."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gomhc.kernels.precision import at_least_float32, without_autocast
 from gomhc.kernels.row_product import row_product
+from gomhc.shapes import Float
 
 
 def project(streams: Float[Tensor, "*batch d c"], weight: Float[Tensor, "k dc"]) -> tuple[Tensor, Tensor]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, get_args
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from gomhc import kernels
 from gomhc.birkhoff import Parametrization
 from gomhc.kernels import streams as plain
 from gomhc.kernels.precision import at_least_float32
+from gomhc.shapes import Float
 
 Start = Literal["mean-stream", "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""

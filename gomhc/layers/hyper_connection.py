@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gomhc import kernels
 from gomhc.birkhoff import Parametrization, Sinkhorn
 from gomhc.layers.coefficients import Coefficients, Start
+from gomhc.shapes import Float
 
 
 class State(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from gomhc.kernels import streams as kernel
+from gomhc.shapes import Float
 
 How = Literal["mean", "sum"]
 

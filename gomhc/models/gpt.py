@@ -11,12 +11,12 @@ from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.checks import require_choice, require_number, require_whole
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, Start, expand, readout
+from gomhc.shapes import Float, Int
 
 Cache = tuple[Tensor, Tensor]
 """Keys and values of one attention, (batch, heads, time, c / heads) each."""

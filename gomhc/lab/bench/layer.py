@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic, Parametrization
 from gomhc.lab.bench.projection import with_kernels
 from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
 from gomhc.layers import HyperConnection
+from gomhc.shapes import Float
 
 ROOFLINE = "roofline"
 DEEPSEEK = "transformers, DeepSeek-V4"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc import kernels
 from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic
 from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
+from gomhc.shapes import Float
 
 Map = Callable[[Tensor], Tensor]
 

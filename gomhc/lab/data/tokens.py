@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,6 +26,7 @@ from gomhc.lab.data.download import cache_directory
 from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, Tokenizer, from_description
 from gomhc.lab.files import Damaged, flush, read_sealed, remove, seal, sha256
 from gomhc.lab.lock import lock
+from gomhc.shapes import Int
 
 Tokens = NDArray[np.unsignedinteger]
 Batch = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import Average, Kronecker, Orthostochastic, Parametrization
 from gomhc.birkhoff.rotations import ROTATIONS
 from gomhc.lab.experiments.methods import METHODS
 from gomhc.lab.experiments.stream_mixer import Start
+from gomhc.shapes import Float
 
 
 class Learner(NamedTuple):

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gomhc.birkhoff import SAMPLERS, Parametrization
+from gomhc.shapes import Float
 
 Start = Literal["normal", "uniform", "difference", "near-identity"]
 """Logits at first: standard normal, uniform in [0, 1), the difference of two such, or those of a matrix near I."""
