@@ -29,7 +29,7 @@ def bench(
     """Time the methods beside each other: the maps alone, a whole layer, or a training step."""
     if isinstance(benchmark, Projection) and benchmark.grow:
         with needs("report", "--grow"):
-            from gomhc.lab.report.figures.growth import growth_plot
+            from gomhc.lab.bench.growth import growth_plot
     for file in (benchmark.json, benchmark.plot if isinstance(benchmark, Projection) and benchmark.grow else None):
         if file is not None:
             require_writable(file)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,13 +19,14 @@ from gomhc.checks import require_choice, require_whole
 from gomhc.lab.cli.terminal import MOST_LINES, needs
 from gomhc.lab.experiments.experiment import Experiment, Scale
 from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.verdicts import judge
 from gomhc.lab.files import remove_unfinished, write_atomically
 from gomhc.lab.judge.judgement import FILE, Judgement
 from gomhc.lab.lock import lock
-from gomhc.lab.results.record import Store
+from gomhc.lab.results.record import Record, Store
 
 if TYPE_CHECKING:
-    from gomhc.lab.experiments.schedule import Done, Task
+    from gomhc.lab.experiments.schedule import Done, ScheduledRun
 
 MOST_JOBS = 1024
 """Processes that can be asked for."""
@@ -77,7 +78,9 @@ def _reproduce(
     """Run what has no record yet, and write the page."""
     with needs("report", "reproduce"):
         from gomhc.lab.experiments import schedule
-        from gomhc.lab.report import reproduction
+    page_needs = _missing_for_a_page()
+    if page_needs is not None:
+        print(f"no page is written without {page_needs}; install it with: pip install 'gomhc[report]'", file=sys.stderr)
     for name in ("claims.json", "report.html", "report.md"):
         remove_unfinished(out, name)
     store = Store(out / "records")
@@ -88,17 +91,43 @@ def _reproduce(
     print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
     errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
     records = schedule.complete(EXPERIMENTS, scale, store)
-    claims = [item.as_json() for item in reproduction.judge(EXPERIMENTS, records)]
+    claims = [item.as_json() for item in judge(EXPERIMENTS, records)]
     write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
-    path, made_from = out / f"report.{format}", reproduction.made_from(records, scale, judgement)
+    if page_needs is not None:
+        print(out / "claims.json")
+    else:
+        print(_write_page(out / f"report.{format}", records, scale, errors, judgement, jobs))
+    if errors:
+        sys.exit(f"{len(errors)} runs failed; {'the page tells how' if page_needs is None else errors[0]}")
+
+
+def _missing_for_a_page() -> str | None:
+    """The package that is not installed, if any; verdicts need none of them."""
+    try:
+        import gomhc.lab.report.reproduction  # noqa: F401
+    except ModuleNotFoundError as error:
+        return error.name
+    return None
+
+
+def _write_page(
+    path: Path,
+    records: Mapping[str, Sequence[Record]],
+    scale: Scale,
+    errors: Sequence[str],
+    judgement: Judgement | None,
+    jobs: int,
+) -> Path:
+    """Draw the page, unless the one that is there was made from the same records by the same code."""
+    from gomhc.lab.report import reproduction
+
+    made_from = reproduction.made_from(records, scale, judgement)
     if errors or not _ends_with(path, made_from):
         print("drawing the page", file=sys.stderr)
         page = reproduction.report(EXPERIMENTS, records, scale, errors, judgement)
-        text = page.html(jobs) if format == "html" else page.markdown()
+        text = page.html(jobs) if path.suffix == ".html" else page.markdown()
         write_atomically(path, text if errors else f"{text.rstrip()}\n{made_from}")
-    print(path)
-    if errors:
-        sys.exit(f"{len(errors)} runs failed; the page tells how")
+    return path
 
 
 def _ends_with(path: Path, remark: str) -> bool:
@@ -106,18 +135,19 @@ def _ends_with(path: Path, remark: str) -> bool:
 
 
 def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
-    """The experiments of these names, or all if there is no choice."""
+    """The experiments of these names that have runs, or all of them if there is no choice."""
+    runnable = [experiment for experiment in EXPERIMENTS if experiment.runs("quick")]
     if only is None:
-        return EXPERIMENTS
-    names = [experiment.name for experiment in EXPERIMENTS]
+        return runnable
+    names = [experiment.name for experiment in runnable]
     if not only:
         raise ValueError(f"only must be followed by names of experiments, got none; there are: {', '.join(names)}")
     for name in only:
         require_choice("only", name, names)
-    return [experiment for experiment in EXPERIMENTS if experiment.name in only]
+    return [experiment for experiment in runnable if experiment.name in only]
 
 
-def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
+def _perform(done: Iterator[Done], to_do: Sequence[ScheduledRun]) -> list[str]:
     """Do the runs with progress; what went wrong with those that failed."""
     errors, finished = [], 0
     try:
@@ -138,7 +168,7 @@ def _perform(done: Iterator[Done], to_do: Sequence[Task]) -> list[str]:
     return errors
 
 
-def _with_time_left(done: Iterator[Done], to_do: Sequence[Task]) -> Iterator[Done]:
+def _with_time_left(done: Iterator[Done], to_do: Sequence[ScheduledRun]) -> Iterator[Done]:
     """As `with_progress`, with the time left by what each run costs."""
     total, spent, started = sum(task.run.cost for task in to_do), 0.0, time.monotonic()
     console = Console(stderr=True)

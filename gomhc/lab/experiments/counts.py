@@ -8,16 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gomhc.birkhoff import Average, Kronecker, Orthostochastic, Parametrization
+from gomhc.birkhoff.registry import as_mixing
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
+from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import TRUE, Claim, Finding, Rule
 from gomhc.lab.results.record import Record, only, select
 from gomhc.layers import HyperConnection
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STREAMS = tuple(range(2, 33))
 LARGEST_LITE = 8
@@ -64,7 +69,7 @@ class Counts(Run):
     def execute(self) -> dict[str, Any]:
         streams = [d for d in STREAMS if is_possible(self.method, d)]
         made = [d for d in streams if self.method != "mhc-lite" or d <= LARGEST_LITE]
-        methods = {d: METHODS[self.method](num_streams=d) for d in made}
+        methods = {d: as_mixing(self.method, d) for d in made}
         return {
             "streams": streams,
             "table_1": [table_1(self.method, d, self.num_channels) for d in streams],
@@ -133,6 +138,43 @@ class CountsAndFlops(Experiment):
         "d = 8; KromHC is the cheapest (table 1, fig. 5). At d = 16 go-mHC costs two orders of magnitude more FLOPs "
         "than KromHC, and mHC-lite sixteen (sec. 4.3, table 2, app. B.6)."
     )
+    order = 60
+    claims = (
+        Claim("table1", "table 1", "four formulas", "Learned parameters of one hyper-connection.",
+              "Largest difference between the formula and the parameters of the layer, counted, d = 2, 4, 8.",
+              Rule(0, 0)),
+        Claim("fig1-parameters", "fig. 1", "d(d-1)/2", "go-mHC comes close to the polytope with d(d-1)/2 parameters.",
+              "Dimension of what d(d-1)/2 parameters reach (rank of the Jacobian) over that of the polytope, d = 4.",
+              Rule(at_least=1)),
+        Claim("free-reals", "sec. 3.1", "ds(ds-1)/2", "go-mHC takes ds(ds-1)/2 free reals.",
+              "Largest difference of the logits that the map takes, d = 2…16, s = 1, 2, 3.", Rule(0, 0)),
+        Claim("eight-factorial", "sec. 1", "40,320", "mHC-lite needs 8! permutations for eight streams.",
+              "Logits that it takes at d = 8.", Rule(40_320, 40_320)),
+        Claim("fig5-s1", "fig. 5", "fewer", "go-mHC with s = 1 has fewer parameters than mHC at every d.",
+              "Whether it has, d = 2…32, C = 384.", TRUE),
+        Claim("fig5-scaling", "fig. 5", "same", "go-mHC's parameters grow with d as mHC's do, whatever s.",
+              "Largest difference of the exponents between d = 16 and 32, s = 1, 2, 3.", Rule(at_most=0.15)),
+        Claim("fig5-kromhc", "fig. 5", "O(d log d)", "KromHC's residual parameters grow as d log d.",
+              "Residual part over C d log2 d: largest over smallest, d = 2…32.", Rule(1, 1.05)),
+        Claim("kromhc-count", "sec. 4.2", "O(dC d)", "KromHC has the fewest parameters of all.",
+              "Whether it has at d = 4…32.", TRUE),
+        Claim("cubic", "abstract, sec. 1", "O(d³)", "go-mHC scales as d³, in parameters and in FLOPs.",
+              "Largest |exponent - 3| between d = 16 and 32, s = 1, 2.", Rule(at_most=0.25)),
+        Claim("flops-kromhc", "sec. 4.3", "2 orders",
+              "At d = 16 go-mHC costs two orders of magnitude more than KromHC.",
+              "log10 of the ratio by app. B.6, s = 2.", Rule(1.5, 2.5)),
+        Claim("flops-lite", "sec. 4.3", "16 orders", "At d = 16 mHC-lite costs sixteen orders more than KromHC.",
+              "log10 of the ratio by app. B.6.", Rule(15.5, 16.5)),
+        Claim("flops-mhc", "sec. 4.3", "about equal", "At d = 16 go-mHC and mHC are of one order of magnitude.",
+              "Largest |log10 of the ratio|, s = 1, 2.", Rule(at_most=1)),
+        Claim("flops-average", "app. H.1", "O(s d³)", "Averaging s orthostochastic matrices costs s d³, not s³ d³.",
+              "Exponent in s of the average's cost between s = 2 and 8.", Rule(0.9, 1.1)),
+        Claim("go-kron-count", "sec. 4.2", "Σ s i (s i - 1)/2",
+              "Kronecker factors can be go-mHC: free reals are the sum.",
+              "Largest difference of the logits of such products, d = 4…64.", Rule(0, 0)),
+    )  # fmt: skip
+
+    COLUMNS = (2, 4, 8, 16, 32)
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         return [
@@ -222,3 +264,45 @@ class CountsAndFlops(Experiment):
             "flops-average": Finding(exponent, f"s to the {exponent:.2f}"),
             "go-kron-count": Finding(combinations["difference"], f"largest difference {combinations['difference']}"),
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Fig. 5, its twin for FLOPs, and both as tables."""
+        counts = select(records, "Counts")
+        return [
+            Plot(
+                draw=lambda: self._draw(counts),
+                caption="Left: learned parameters of one hyper-connection of 384 channels by table 1, as fig. 5 draws "
+                "them. Right: FLOPs of one projection by app. B.6. KromHC for powers of two.",
+            ),
+            self._table(
+                counts, "table_1", "Parameters of one hyper-connection, C = 384 (table 1); the layer has exactly these."
+            ),
+            self._table(counts, "flops_paper", "FLOPs of one projection, C = 384 (app. B.6)."),
+        ]
+
+    def _draw(self, counts: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 4)
+        parameters, flops = figure.subplots(1, 2)
+        for record in counts:
+            name = record.configuration["method"]
+            for axes, what in ((parameters, "table_1"), (flops, "flops_paper")):
+                axes.loglog(record.metrics["streams"], record.metrics[what], **line(name))
+        for axes, label in ((parameters, "learned parameters"), (flops, "FLOPs")):
+            axes.set(
+                xlabel="streams d",
+                ylabel=label,
+                ylim=(1e3, 1e14),
+                xticks=self.COLUMNS,
+                xticklabels=map(str, self.COLUMNS),
+            )
+            axes.minorticks_off()
+        figure.legend(*parameters.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        return figure
+
+    def _table(self, counts: Sequence[Record], what: str, caption: str) -> Table:
+        rows = []
+        for record in counts:
+            values = dict(zip(record.metrics["streams"], record.metrics[what], strict=True))
+            shown = [float(values[d]) if values[d] > 1e12 else round(values[d]) for d in self.COLUMNS]
+            rows.append((look(record.configuration["method"]).label, *(f"{v:.1e}" if v > 1e12 else v for v in shown)))
+        return Table(header=("method", *(f"d = {d}" for d in self.COLUMNS)), rows=rows, caption=caption)

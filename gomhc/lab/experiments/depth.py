@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from gomhc.birkhoff.measures import second_eigenvalue
 from gomhc.birkhoff.samplers import SAMPLERS, haar_orthogonal
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot
+from gomhc.lab.exhibits.style import line, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.results.claim import Finding
-from gomhc.lab.results.record import Record, only
+from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.record import Record, only, select
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEPTH = 32
 SMALL = 0.01
@@ -62,6 +67,16 @@ class DepthDecoupling(Experiment):
         "The product of random doubly stochastic matrices tends to the barycenter: its second eigenvalue vanishes with "
         "depth, and with larger s matrices overlap less (app. B.5)."
     )
+    order = 160
+    claims = (
+        Claim("depth-lambda", "app. B.5", "→ 0",
+              "The second eigenvalue of a product of random matrices vanishes with depth.",
+              "Median second modulus at depth 16, d = 4, go s = 1 (the slowest).", Rule(at_most=1e-2)),
+        Claim("depth-s", "app. B.5", "larger s, less overlap", "With larger s products decouple in fewer layers.",
+              "Layers until the median second modulus is below 0.01: s = 1 over s = 3.", Rule(at_least=1.05)),
+    )  # fmt: skip
+
+    NAMES: ClassVar = {0: "mhc-lite", 1: "go-s1", 2: "go-s2", 3: "go-s3"}
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         num_chains = 1000 if scale == "quick" else 10_000
@@ -83,3 +98,26 @@ class DepthDecoupling(Experiment):
             "depth-lambda": Finding(at_16, f"{at_16:.1e} after 16 layers, s = 1"),
             "depth-s": Finding(layers[1] / layers[3], f"below {SMALL} after {told}"),
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Quartiles for d = 4 and 8."""
+        caption = (
+            "Second largest modulus of an eigenvalue of the product of random doubly stochastic matrices: median, "
+            "quartiles shaded. Haar-random rotations of expressivity s; for mHC-lite, weights uniform on the simplex."
+        )
+        return [Plot(draw=lambda: self._draw(records), caption=caption)]
+
+    def _draw(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 3.6)
+        panels = figure.subplots(1, 2, sharey=True)
+        for d, axes in zip((4, 8), panels, strict=True):
+            for record in select(records, num_streams=d):
+                style = line(self.NAMES[record.configuration["expressivity"]])
+                low, middle, high = zip(*record.metrics["quartiles"], strict=True)
+                depth = range(1, len(middle) + 1)
+                axes.semilogy(depth, middle, **style)
+                axes.fill_between(depth, low, high, color=style["color"], alpha=0.15, linewidth=0)
+            axes.set(xlabel="matrices in the product", title=f"d = {d}", ylim=(1e-16, 1.5))
+        panels[0].set_ylabel("second eigenvalue, modulus")
+        panels[0].legend()
+        return figure

@@ -1,8 +1,9 @@
-"""What is an experiment? Runs that yield records, and what the records say of the paper's claims.
+"""What an experiment is: runs that yield records, claims of the paper, what the records say of them, and figures.
 
-Add one: a file `gomhc/lab/experiments/<name>.py` with a `Run` and an `Experiment`, a line in
-`gomhc/lab/experiments/registry.py`, its claims in `gomhc/lab/results/claims.py`, and its drawing in
-`gomhc/lab/report/figures/<name>.py`.
+An experiment is one file in this folder, or one that GOMHC_PLUGINS lists (see `gomhc.lab.plugins`). It holds a `Run`,
+which measures, and an `Experiment`, which has everything else; the command line, the claims and the page find it there.
+Records are repeated when the code that measures changes, and the class derived from `Experiment` is not part of that:
+keep claims, findings and drawing inside of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.exhibits.exhibit import Exhibit
+from gomhc.lab.results.claim import Claim, Finding
 from gomhc.lab.results.record import Record
 
 Scale = Literal["quick", "laptop", "paper"]
@@ -22,18 +24,18 @@ Sizes = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Run(ABC):
-    """What is measured at once, by itself: fields that JSON has (numbers, strings, lists), and how it is done.
+    """One measurement: its fields, which JSON can hold (numbers, text, lists), and how it is made.
 
     A run draws all its random numbers from a seed that is among its fields.
     """
 
     @abstractmethod
     def execute(self) -> dict[str, Any]:
-        """Measure: numbers, strings, and nested lists and dictionaries of them (arrays by `.tolist()`)."""
+        """Measure: numbers, text, and nested lists and dictionaries of them (arrays by `.tolist()`)."""
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else may run meanwhile, as where time is measured or one run takes the machine."""
+        """Whether nothing else may run meanwhile, because time is measured or the run needs the whole machine."""
         return False
 
     @property
@@ -48,7 +50,7 @@ class Run(ABC):
 
     @property
     def cost(self) -> float:
-        """About how many seconds of a core; the costly go first, and the time left is told by it."""
+        """Approximate core seconds: the costliest runs go first, and the time left is estimated from it."""
         return 1.0
 
     @property
@@ -58,14 +60,18 @@ class Run(ABC):
 
 
 class Experiment(ABC):
-    """One figure, table or section of the paper."""
+    """One figure, table or section of the paper, or a question beyond it."""
 
     name: ClassVar[str]
     """Short, as on the command line: `fig6`."""
     title: ClassVar[str]
     """A heading."""
     paper: ClassVar[str]
-    """What the paper says of it, in our words, with the number of its figure, table or section."""
+    """What the paper says about it, in our words, with the number of its figure, table or section."""
+    claims: ClassVar[tuple[Claim, ...]] = ()
+    """The paper's statements that it decides."""
+    order: ClassVar[int] = 1000
+    """Where its section stands on the page: lower first. The paper's own sections have less than 1000."""
 
     @abstractmethod
     def runs(self, scale: Scale) -> Sequence[Run]:
@@ -74,3 +80,7 @@ class Experiment(ABC):
     @abstractmethod
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         """Id of a claim -> what the records say of it; a claim that they cannot decide is left out."""
+
+    def exhibits(self, records: Sequence[Record]) -> Sequence[Exhibit]:
+        """Plots and tables of the records. Import matplotlib where a plot is drawn: verdicts do not need it."""
+        return ()

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gomhc.birkhoff.measures import amax_gain, composite
+from gomhc.birkhoff.registry import as_mixing
 from gomhc.birkhoff.samplers import sinkhorn_uniform
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot
+from gomhc.lab.exhibits.style import line, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record, only, select
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -49,7 +54,7 @@ class Gains(Run):
         d, shape = self.num_streams, (self.num_chains, DEPTHS[-1])
         if self.method == "targets":  # what is to be learned, instead of what a method gives
             return sinkhorn_uniform(d, shape[0] * shape[1], generator).unflatten(0, shape)
-        parametrization = METHODS[self.method](num_streams=d)
+        parametrization = as_mixing(self.method, d)
         logits = torch.randn(*shape, parametrization.num_logits, generator=generator)
         if self.method == "hc":
             logits = torch.eye(d).flatten() + 0.1 * logits
@@ -60,7 +65,7 @@ def _quartiles(values: torch.Tensor) -> dict[str, float]:
     return {"median": values.median().item(), "largest": values.max().item(), "smallest": values.min().item()}
 
 
-class Gain(Experiment):
+class AmaxGain(Experiment):
     """Amax gain over depth."""
 
     name = "gain"
@@ -70,6 +75,18 @@ class Gain(Experiment):
         "all do equally well (sec. 3.3); products tend to the barycenter (app. B.4). Unconstrained hyper-connections "
         "lose this."
     )
+    order = 20
+    claims = (
+        Claim("agm-one", "sec. 3.3, app. B.4", "1", "The amax gain of one exact mixing matrix is one, both ways.",
+              "Worst |gain - 1| over go, mHC-lite and KromHC, d = 4, float32.", Rule(at_most=1e-5)),
+        Claim("agm-depth", "sec. 3.3, app. B.4", "1", "The amax gain stays one for products of any depth.",
+              "Worst |gain - 1| of products of up to 256 matrices.", Rule(at_most=1e-4)),
+        Claim("hc-gain", "sec. 2", "instability", "Unconstrained HC amplifies: its gain grows with depth.",
+              "Median forward gain of products of 64 matrices I + N(0, 0.1²), d = 4.", Rule(at_least=2)),
+        Claim("barycenter-limit", "app. B.4", "J/d", "Products of mixing matrices tend to the barycenter.",
+              "Largest ||product - J/d||_F at depth 64, matrices of go s = 1, 2 and of the Sinkhorn sampler.",
+              Rule(at_most=1e-2)),
+    )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         names = ("go-s1", "go-s2", "mhc-lite", "kromhc", "transportation", "mhc", "hc", "targets")
@@ -97,3 +114,31 @@ class Gain(Experiment):
             "hc-gain": Finding(hc, f"median gain {hc:.3g} at depth 64"),
             "barycenter-limit": Finding(far, f"{far:.1e} away at depth 64, at most"),
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Gain and distance from the barycenter."""
+        caption = (
+            "Left: forward amax gain of products of random mixing matrices, d = 4, median of 200 chains, largest "
+            "shaded; every exact method lies on one. Right: the largest distance of a product from the barycenter."
+        )
+        return [Plot(draw=lambda: self._draw(records), caption=caption)]
+
+    def _draw(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 3.6)
+        gain, distance = figure.subplots(1, 2)
+        for record in records:
+            style = line(record.configuration["method"]) | (
+                {"label": "targets (sampler)"} if record.configuration["method"] == "targets" else {}
+            )
+            forward = record.metrics["forward"]
+            gain.loglog(DEPTHS, [step["median"] for step in forward], **style)
+            gain.fill_between(
+                DEPTHS, [step["smallest"] for step in forward], [step["largest"] for step in forward],
+                color=style["color"], alpha=0.15, linewidth=0,
+            )  # fmt: skip
+            if record.configuration["method"] != "hc":
+                distance.loglog(DEPTHS, [max(value, 1e-8) for value in record.metrics["distance"]], **style)
+        gain.set(xlabel="matrices in the product", ylabel="amax gain, forward")
+        distance.set(xlabel="matrices in the product", ylabel="largest distance from J/d")
+        figure.legend(*gain.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        return figure

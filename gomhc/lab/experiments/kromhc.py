@@ -6,23 +6,31 @@ The sections on Kronecker products, app. B.3 and H.2, and the counterexample to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from gomhc.birkhoff import Kronecker
 from gomhc.birkhoff.karpelevic import contains, karpelevic_boundary
+from gomhc.lab.exhibits.curve_plots import legend
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot
+from gomhc.lab.exhibits.style import INK, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.lab.experiments.learners import TERMS
 from gomhc.lab.experiments.toy import ToyRun, metric
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record, select
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZES = {2: (4, 8, 16, 32), 3: (9, 27), 4: (16,), 5: (25,)}
 """Factor size -> numbers of streams beyond it that are its powers."""
+TERMS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of Kronecker products that are averaged."""
 ENOUGH = 4**2 / math.log(4)
 """Terms that are said to be enough at d = 4."""
 
@@ -63,6 +71,16 @@ def distance_outside(points: np.ndarray, num_streams: int) -> list[float]:
     return np.where(contains(points, num_streams), 0.0, nearest).tolist()
 
 
+def product_of(factor: int, num_streams: int) -> str:
+    """The mixing whose factors all have this size, of which num_streams is a power."""
+    return f"kromhc:factors={(factor,) * round(math.log(num_streams, factor))}"
+
+
+def average_of(num_terms: int) -> str:
+    """The mixing that averages so many Kronecker products of 2 × 2 factors (app. H.2)."""
+    return f"average:num_terms={num_terms},term=kromhc"
+
+
 class KromHC(Experiment):
     """Error and spectrum of Kronecker products."""
 
@@ -73,6 +91,30 @@ class KromHC(Experiment):
         "none beyond those of B_q; the extra error grows as d and hardly depends on the size of factors; averages of "
         "n²/log n of them are fully expressive."
     )
+    order = 50
+    claims = (
+        Claim("kron-real", "sec. 4.1", "[-1, 1]", "Products of 2×2 factors have real eigenvalues.",
+              "Largest |imaginary part|, d = 4 and 8.", Rule(at_most=1e-6)),
+        Claim("kron-proposition", "app. B.3", "identical",
+              "Kronecker products of B_q have no eigenvalues beyond those of B_q.",
+              "Largest distance of an eigenvalue outside of the region of q = 3 (a 3-cycle ⊗ a transposition).",
+              Rule(at_most=1e-6)),
+        Claim("kron-cycle", "sec. 4.1", "none", "KromHC cannot represent a cycle of more than two.",
+              "Smallest distance to the 4-cycle of d = 4 (Frobenius).", Rule(at_least=0.1)),
+        Claim("kron-linear", "sec. 4.1, app. B.3", "O(d)", "KromHC's extra error grows as d.",
+              "Exponent of the excess over the least loss of the samples, factors of 2, d = 4…32, inputs in [0, 1).",
+              Rule(0.7, 1.3)),
+        Claim("kron-linear-coded", "app. B.3", "O(d)",
+              "KromHC's extra error grows as d where inputs are multiplied by d.",
+              "The same with the published code's inputs.", Rule(0.7, 1.3)),
+        Claim("kron-factor", "app. B.3", "little dependence", "At d = 16 factors of 4 are no better than factors of 2.",
+              "Excess over the floor: factors of 2 over factors of 4.", Rule(0.67, 1.5)),
+        Claim("kron-average", "app. H.2", "n²/log n", "Averaging n²/log n KromHC matrices reaches every matrix.",
+              "Loss above the least possible, over ε²/3, of averages of at least n²/ln n terms, d = 4.",
+              Rule(at_most=0.02)),
+    )  # fmt: skip
+
+    COLORS: ClassVar = {2: "#009988", 3: "#0077BB", 4: "#EE7733", 5: "#CC3311"}
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         if scale == "quick":
@@ -84,9 +126,9 @@ class KromHC(Experiment):
             terms = [(4, k) for k in TERMS] + [(8, k) for k in (8, 16, 32)]
         return [
             SpectrumRun(),
-            *(ToyRun(method=f"kromhc-of-{factor}", num_streams=d, inputs=inputs, **few)
+            *(ToyRun(method=product_of(factor, d), num_streams=d, inputs=inputs, **few)
               for factor, d in sizes for inputs in ("mask", "count")),
-            *(ToyRun(method=f"kromhc-mean-{k}", num_streams=d, **few) for d, k in terms),
+            *(ToyRun(method=average_of(k), num_streams=d, **few) for d, k in terms),
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
@@ -99,12 +141,14 @@ class KromHC(Experiment):
             value = record.metrics["distance_to_cycle"]
             found["kron-cycle"] = Finding(value, f"the nearest product is {value:.3f} away (Frobenius)")
         for claim, inputs in (("kron-linear", "mask"), ("kron-linear-coded", "count")):
-            excess = {d: value for d in SIZES[2] if (value := _excess(records, "kromhc-of-2", d, inputs)) is not None}
+            excess = {
+                d: value for d in SIZES[2] if (value := _excess(records, product_of(2, d), d, inputs)) is not None
+            }
             if len(excess) >= 3:
                 exponent = float(np.polyfit(np.log(list(excess)), np.log(list(excess.values())), 1)[0])
                 text = ", ".join(f"d = {d}: {value:.3g}" for d, value in excess.items())
                 found[claim] = Finding(exponent, f"exponent {exponent:.2f}; excess {text}")
-        two, four = (_excess(records, f"kromhc-of-{factor}", 16, "mask") for factor in (2, 4))
+        two, four = (_excess(records, product_of(factor, 16), 16, "mask") for factor in (2, 4))
         if two and four:
             found["kron-factor"] = Finding(
                 two / four, f"excess {two:.3g} with factors of 2, {four:.3g} with factors of 4"
@@ -114,13 +158,50 @@ class KromHC(Experiment):
         return found
 
     def _averaged(self, records: Sequence[Record]) -> Finding | None:
-        excess = {k: value for k in TERMS if (value := _excess(records, f"kromhc-mean-{k}", 4, "mask")) is not None}
+        excess = {k: value for k in TERMS if (value := _excess(records, average_of(k), 4, "mask")) is not None}
         enough = [value for k, value in excess.items() if k >= ENOUGH]
         if not enough:
             return None
         listed = ", ".join(f"{k}: {value:.2g}" for k, value in excess.items())
         text = f"excess by terms: {listed}; products of 2 × 2 factors mix d permutations, and so do averages"
         return Finding(min(enough) / (0.1**2 / 3), text)
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Excess over d for both kinds of inputs, and over the number of averaged terms."""
+        caption = (
+            "Final loss above the least that is possible on the samples. Left and middle: KromHC over d, by the size "
+            "of its factors. With inputs of one size it falls as d grows; with inputs times d, as in the published "
+            "code, it grows. Right: averages of several KromHC matrices over their number; dashed: 2 % of the noise "
+            "floor."
+        )
+        return [Plot(draw=lambda: self._draw(records), caption=caption)]
+
+    def _draw(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(9.6, 3.8)
+        panels = figure.subplots(1, 3)
+        for axes, inputs, title in zip(panels, ("mask", "count"), ("inputs in [0, 1)", "inputs times d"), strict=False):
+            for factor, color in self.COLORS.items():
+                excess = {d: _excess(records, product_of(factor, d), d, inputs) for d in SIZES[factor]}
+                self._line(axes, excess, "o-", color=color, label=f"factors of {factor}")
+            axes.set(xlabel="streams d", title=title)
+            ticks = sorted({r.configuration["num_streams"] for r in select(records, inputs=inputs)})
+            axes.set_xticks(ticks, labels=[str(d) if d & (d - 1) == 0 else "" for d in ticks])
+            axes.minorticks_off()
+        for d, style in ((4, "o-"), (8, "s--")):
+            excess = {terms: _excess(records, average_of(terms), d, "mask") for terms in TERMS}
+            self._line(panels[2], excess, style, color="#0077BB", label=f"d = {d}")
+        panels[2].axhline(0.02 * 0.1**2 / 3, color=INK, linestyle="--", linewidth=1)
+        panels[2].set(xlabel="terms averaged", title="averages")
+        panels[0].set_ylabel("loss above the least possible")
+        for axes in panels:
+            legend(axes)
+        return figure
+
+    def _line(self, axes: Axes, excess: Mapping[int, float | None], style: str, **options: Any) -> None:
+        """Plot what was measured, if anything was."""
+        pairs = [(size, value) for size, value in excess.items() if value is not None]
+        if pairs:
+            axes.loglog(*zip(*pairs, strict=True), style, markersize=5, **options)
 
 
 def _excess(records: Sequence[Record], method: str, num_streams: int, inputs: str) -> float | None:

@@ -9,27 +9,24 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
+from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.recipes import RECIPES
-from gomhc.lab.results.claim import Finding
-from gomhc.lab.results.record import Record, only
+from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.record import Record, only, select
 from gomhc.lab.training import Recipe, Watcher, train
 from gomhc.statistics.curves import gradient_jitter
 
-MIXINGS = {
-    "residual": "none",
-    "hc": "unconstrained",
-    "mhc": "sinkhorn",
-    "mhc-lite": "permutations",
-    "kromhc": "kronecker",
-    "go-s1": "go:expressivity=1",
-    "go-s2": "go:expressivity=2",
-}
-"""Name in records -> name in a recipe."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = ("none", "hc", "mhc", "mhc-lite", "kromhc", "go-s1", "go-s2")
+"""Mixings, as recipes name them; none is the plain residual network."""
 FEWEST_STEPS = 500
 """Behind the warm-up the gradient settles for some hundreds of steps; with fewer, how steady it is cannot be told."""
 POINTS = 300
@@ -90,7 +87,7 @@ class LanguageModel(Run):
         }
         return replace(
             recipe,
-            mixing=MIXINGS[self.method],
+            mixing=self.method,
             num_streams=self.num_streams,
             seed=self.seed,
             steps=steps,
@@ -135,6 +132,19 @@ class TinyLanguageModel(Experiment):
         "scale is this library's own stories, by characters."
     )
     constrained = ("mhc-lite", "kromhc", "go-s1", "go-s2")
+    order = 100
+    claims = (
+        Claim("lm-loss", "sec. 5.2, app. G.2", "negligible margin", "All variants train to the same loss.",
+              "Largest relative difference of the smoothed last losses, mHC-lite, KromHC, go s = 1, 2.",
+              Rule(at_most=0.03)),
+        Claim("lm-hc", "fig. 9", "substantial",
+              "HC's gradient norm is less steady than that of every constrained variant.",
+              "HC's mean jitter over the largest of theirs.", Rule(at_least=1.1)),
+        Claim("lm-jitter", "app. G.2", "similar", "The constrained variants are about equally steady.",
+              "Mean jitter: largest over smallest.", Rule(at_most=1.25)),
+        Claim("lm-d8", "app. G.2", "trains", "With d = 8 go s = 1 trains as KromHC does.",
+              "Relative difference of their smoothed last losses.", Rule(-0.03, 0.03)),
+    )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         scales: dict[str, dict[str, Any]] = {
@@ -143,11 +153,11 @@ class TinyLanguageModel(Experiment):
             "paper": {"recipe": "tinystories-30m"},
         }
         options = scales[scale]
-        four = [LanguageModel(method=name, **options) for name in MIXINGS]
+        four = [LanguageModel(method=name, **options) for name in METHODS]
         return [*four, *(LanguageModel(method=name, num_streams=8, **options) for name in ("kromhc", "go-s1"))]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        four = {name: only(records, method=name, num_streams=4).metrics for name in MIXINGS}
+        four = {name: only(records, method=name, num_streams=4).metrics for name in METHODS}
         losses = {name: four[name]["last_loss"] for name in self.constrained}
         jitters = {name: four[name]["jitter"] for name in self.constrained}
         apart = max(losses.values()) / min(losses.values()) - 1
@@ -176,3 +186,43 @@ class TinyLanguageModel(Experiment):
     def _size(record: Record) -> str:
         recipe = LanguageModel(**record.configuration).training
         return f"{recipe.num_layers} layers of {recipe.num_channels} channels, {recipe.steps:,} steps"
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Curves for four and for eight streams, and their ends."""
+        rows = [
+            (
+                look(record.configuration["method"]).label,
+                "" if record.configuration["method"] == "residual" else record.configuration["num_streams"],
+                f"{record.metrics['last_loss']:.4f}",
+                f"{record.metrics['validation_loss']:.4f}",
+                f"{record.metrics['jitter']:.3f}",
+                f"{record.metrics['largest_norm']:.2f}",
+            )
+            for record in records
+        ]
+        return [
+            Plot(
+                draw=lambda: self._draw(select(records, num_streams=4)),
+                caption="Loss and gradient norm (before clipping), d = 4.",
+            ),
+            Plot(draw=lambda: self._draw(select(records, num_streams=8)), caption="The same with d = 8."),
+            Table(
+                header=("method", "d", "last training loss", "validation loss", "mean jitter", "largest gradient norm"),
+                rows=rows,
+                caption="Loss in nats a token; the training loss is the mean over the last tenth of the steps. Jitter "
+                "is the standard deviation over the mean of ten gradient norms in a row, behind the warm-up (app. "
+                "G.2).",
+            ),
+        ]
+
+    def _draw(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 3.6)
+        loss, norm = figure.subplots(1, 2)
+        for record in records:
+            style = line(record.configuration["method"])
+            loss.plot(record.metrics["steps"], record.metrics["losses"], **style)
+            norm.semilogy(record.metrics["steps"], record.metrics["gradient_norms"], **style)
+        loss.set(xlabel="step", ylabel="training loss, nats a token")
+        norm.set(xlabel="step", ylabel="gradient norm")
+        figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        return figure

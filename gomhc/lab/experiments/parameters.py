@@ -12,10 +12,12 @@ from typing import Any
 import torch
 
 from gomhc.birkhoff import Orthostochastic, Parametrization
+from gomhc.birkhoff.registry import as_mixing
+from gomhc.lab.exhibits.exhibit import Exhibit, Table
+from gomhc.lab.exhibits.style import look
 from gomhc.lab.experiments.counts import table_1
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import TRUE, Claim, Finding, Rule
 from gomhc.lab.results.record import Record, only, select
 from gomhc.models import GPT, GPTConfig
 
@@ -47,7 +49,7 @@ class ModelSize(Run):
         if not self.method:
             plain = _model(None)
             return {"total": _size(plain), "embedding": plain.tokens.weight.numel()}
-        triangle = METHODS[self.method](num_streams=self.num_streams)
+        triangle = as_mixing(self.method, self.num_streams)
         square = triangle
         if isinstance(triangle, Orthostochastic):
             square = Orthostochastic(num_streams=self.num_streams, expressivity=triangle.expressivity, layout="square")
@@ -72,6 +74,22 @@ class Parameters(Experiment):
         "The residual baseline has 30.14 M parameters, 20 M of them the embedding. mHC-lite at d = 8 adds 1.49 "
         "billion; go-mHC lies between mHC-lite and KromHC, even for tiny d (app. G.1, G.4)."
     )
+    order = 240
+    claims = (
+        Claim("lm-30m", "app. G.4", "30.14 M", "The plain language model's size.", "Parameters of the GPT, in M.",
+              Rule(30.14, 30.15)),
+        Claim("lm-embedding", "app. G.1", "20 M of 30 M", "The embedding is about two thirds of the language model.",
+              "Its share.", Rule(0.6, 0.7)),
+        Claim("lm-overheads", "app. G.4", "0.23 … 1487.46 M", "The overheads of the eight models.",
+              "Largest |printed - counted| in M: layers with n² logits for go, and a gain of d C for each norm, as "
+              "the paper has.", Rule(at_most=0.0101)),
+        Claim("lm-overheads-table1", "app. G.4, table 1", "ds(ds-1)/2",
+              "The overheads of the eight models follow from table 1.",
+              "Largest relative difference between printed and twelve times table 1.", Rule(at_most=0.05)),
+        Claim("lm-between", "app. G.4", "between",
+              "go-mHC's overhead lies between KromHC's and mHC-lite's, even for tiny d.",
+              "Whether it does at d = 4 and 8, s = 1, 2, in the paper's own table.", TRUE),
+    )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         return [ModelSize(), *(ModelSize(method=method, num_streams=d) for method, d in PRINTED)]
@@ -119,3 +137,24 @@ class Parameters(Experiment):
             for record in select(records)
             if record.configuration["method"]
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Printed overheads beside counted ones."""
+        overheads = Parameters.overheads(records)
+        rows = [
+            (
+                look(method).label,
+                d,
+                f"{printed:.2f}",
+                f"{overheads[method, d]['square'] + CONNECTIONS * d * CHANNELS / 1e6:.3f}",
+                f"{overheads[method, d]['square']:.3f}",
+                f"{overheads[method, d]['triangle']:.3f}",
+            )
+            for (method, d), printed in PRINTED.items()
+        ]
+        header = ("method", "d", "printed", "counted, with the norm's gain", "counted", "with n(n - 1)/2 logits")
+        caption = (
+            "Overhead in millions over the plain network. The paper's code has n² logits for go-mHC and a learned gain "
+            "of d C in the norm of each of the twelve connections; table 1 and this library have no such gain."
+        )
+        return [Table(header=header, rows=rows, caption=caption)]

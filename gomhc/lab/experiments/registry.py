@@ -1,67 +1,48 @@
-"""Which experiments are there? In the order of the report."""
+"""All experiments, found in the files of this folder and in those that GOMHC_PLUGINS lists."""
 
 from __future__ import annotations
 
-from gomhc.lab.experiments.averages import Averages
-from gomhc.lab.experiments.counts import CountsAndFlops
-from gomhc.lab.experiments.depth import DepthDecoupling
-from gomhc.lab.experiments.dims import Dims
-from gomhc.lab.experiments.distance import Distance
-from gomhc.lab.experiments.exact import Exactness
-from gomhc.lab.experiments.experiment import Experiment
-from gomhc.lab.experiments.fig6 import Fig6
-from gomhc.lab.experiments.fig7 import Fig7
-from gomhc.lab.experiments.fig8 import Fig8
-from gomhc.lab.experiments.gain import Gain
-from gomhc.lab.experiments.gradients import Gradients
-from gomhc.lab.experiments.karpelevic import Karpelevic
-from gomhc.lab.experiments.kl import Divergence
-from gomhc.lab.experiments.kromhc import KromHC
-from gomhc.lab.experiments.learning_rate import LearningRate
-from gomhc.lab.experiments.lm import TinyLanguageModel
-from gomhc.lab.experiments.map_times import TimesOfMaps
-from gomhc.lab.experiments.parameters import Parameters
-from gomhc.lab.experiments.projector_noise import ProjectorNoise
-from gomhc.lab.experiments.read_term import ReadTerm
-from gomhc.lab.experiments.rotations import Rotations
-from gomhc.lab.experiments.sinkhorn import Sinkhorn
-from gomhc.lab.experiments.sparsity import Sparsity
-from gomhc.lab.experiments.spectra import Spectra
-from gomhc.lab.experiments.targets import Targets
-from gomhc.lab.experiments.three_cycle import ThreeCycle
-from gomhc.lab.experiments.training_time import TrainingTime
-from gomhc.lab.experiments.unitary import Unitary
-from gomhc.lab.experiments.vanishing import Vanishing
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from inspect import isabstract
+from pkgutil import iter_modules
+from types import ModuleType
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Exactness(),
-    Gain(),
-    Karpelevic(),
-    Spectra(),
-    KromHC(),
-    CountsAndFlops(),
-    Fig6(),
-    Fig7(),
-    Fig8(),
-    TinyLanguageModel(),
-    Dims(),
-    Sparsity(),
-    Targets(),
-    Distance(),
-    ProjectorNoise(),
-    DepthDecoupling(),
-    Gradients(),
-    Sinkhorn(),
-    Vanishing(),
-    ReadTerm(),
-    ThreeCycle(),
-    Unitary(),
-    Divergence(),
-    Parameters(),
-    Averages(),
-    LearningRate(),
-    TrainingTime(),
-    TimesOfMaps(),
-    Rotations(),
-)
-"""All of them, main text first, then the appendices, then what the paper does not have; their names are unique."""
+import gomhc.lab.experiments
+from gomhc.lab import plugins
+from gomhc.lab.experiments.experiment import Experiment
+
+
+def find_experiments(modules: Iterable[ModuleType]) -> tuple[Experiment, ...]:
+    """Every experiment that these modules define, in the order of the page; names and claims must be unique."""
+    experiments = [cls() for module in modules for cls in _experiment_classes(module)]
+    _require_unique([(experiment.name, experiment) for experiment in experiments], "name")
+    _require_unique([(claim.id, experiment) for experiment in experiments for claim in experiment.claims], "claim")
+    return tuple(sorted(experiments, key=lambda experiment: (experiment.order, experiment.name)))
+
+
+def _experiment_classes(module: ModuleType) -> Iterator[type[Experiment]]:
+    for value in vars(module).values():
+        own = isinstance(value, type) and value.__module__ == module.__name__
+        if own and issubclass(value, Experiment) and not isabstract(value):
+            yield value
+
+
+def _require_unique(owners: list[tuple[str, Experiment]], what: str) -> None:
+    first: dict[str, Experiment] = {}
+    for text, experiment in owners:
+        if text in first:
+            modules = " and ".join(type(item).__module__ for item in (first[text], experiment))
+            raise ValueError(f"two experiments have the {what} {text!r}, in {modules}; rename one of them")
+        first[text] = experiment
+
+
+def _own_modules() -> Iterator[ModuleType]:
+    package = gomhc.lab.experiments
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        if module.name != __name__:
+            yield import_module(module.name)
+
+
+EXPERIMENTS = find_experiments([*_own_modules(), *plugins.load()])
+"""In the order of the page: main text, appendices, then what the paper does not have."""

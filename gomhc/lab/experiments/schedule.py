@@ -28,7 +28,7 @@ from gomhc.version import __version__
 
 
 @dataclass(frozen=True)
-class Task:
+class ScheduledRun:
     """A run of an experiment, and the key of its record."""
 
     experiment: str
@@ -55,7 +55,7 @@ class Task:
 class Done:
     """A task and its record, or why it has none."""
 
-    task: Task
+    task: ScheduledRun
     record: Record | None
     error: str = ""
 
@@ -64,24 +64,24 @@ class Done:
 class Plan:
     """Which tasks have records, which are still to do, and which records are damaged and will be made again."""
 
-    kept: dict[Task, Record]
-    to_do: list[Task]
+    kept: dict[ScheduledRun, Record]
+    to_do: list[ScheduledRun]
     damaged: list[str]
 
 
-def tasks_of(experiments: Sequence[Experiment], scale: Scale) -> list[Task]:
+def tasks_of(experiments: Sequence[Experiment], scale: Scale) -> list[ScheduledRun]:
     """Every run of these experiments at this scale, in their order."""
     return [
-        Task(experiment.name, run, code_version(type(experiment).__module__))
+        ScheduledRun(experiment.name, run, code_version(type(experiment).__module__))
         for experiment in experiments
         for run in experiment.runs(scale)
     ]
 
 
-def plan(tasks: Sequence[Task], store: Store) -> Plan:
+def plan(tasks: Sequence[ScheduledRun], store: Store) -> Plan:
     """Look for each task's record; the costly tasks come first in `to_do`, those that must be alone last."""
-    kept: dict[Task, Record] = {}
-    to_do: list[Task] = []
+    kept: dict[ScheduledRun, Record] = {}
+    to_do: list[ScheduledRun] = []
     damaged: list[str] = []
     for task in dict.fromkeys(tasks):
         try:
@@ -106,7 +106,7 @@ def complete(experiments: Sequence[Experiment], scale: Scale, store: Store) -> d
     return found
 
 
-def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
+def perform(to_do: Sequence[ScheduledRun], store: Store, jobs: int) -> Iterator[Done]:
     """Do each task and keep its record; those that share the machine in `jobs` processes, then the others one by one.
 
     What raises an error is told and does not stop the others. Interrupted, it ends its processes.
@@ -123,7 +123,7 @@ def perform(to_do: Sequence[Task], store: Store, jobs: int) -> Iterator[Done]:
     yield from (_do(task, store, os.cpu_count() or 1, commit) for task in alone)
 
 
-def _do(task: Task, store: Store, threads: int, commit: str) -> Done:
+def _do(task: ScheduledRun, store: Store, threads: int, commit: str) -> Done:
     before, threads = torch.get_num_threads(), task.run.num_threads or threads
     torch.set_num_threads(threads)
     started = time.perf_counter()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from gomhc.birkhoff import Average, Parametrization
 from gomhc.birkhoff.karpelevic import contains, polygon_excess
+from gomhc.birkhoff.registry import as_mixing
 from gomhc.birkhoff.spectral_reach import spectral_reach
+from gomhc.lab.exhibits.exhibit import Exhibit
+from gomhc.lab.exhibits.spectrum_plots import reach_exhibits
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record
 
 CHUNK = 5000
@@ -26,19 +26,13 @@ NUM_CELLS = 101
 NUM_COARSE_CELLS = 41
 """A side, for the share that is filled: every one of them holds many targets."""
 
-MAPS: dict[str, Callable[..., Parametrization]] = {
-    **METHODS,
-    **{f"average-{k}": partial(Average, num_terms=k) for k in (2, 3)},
-}
-"""The methods, and averages of orthostochastic matrices (app. H)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReachRun(Run):
     """Eigenvalues of matrices whose closest eigenvalue was pulled to random targets."""
 
     method: str
-    """Its name in MAPS."""
+    """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
     num_streams: int
     """d"""
     num_targets: int = 100_000
@@ -60,7 +54,7 @@ class ReachRun(Run):
 
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)
-        parametrization = MAPS[self.method](num_streams=self.num_streams)
+        parametrization = as_mixing(self.method, self.num_streams)
         found = [self._chunk(parametrization, generator) for _ in range(-(-self.num_targets // CHUNK))]
         return summary(np.concatenate(found)[: self.num_targets], self.num_streams)
 
@@ -120,6 +114,26 @@ class Spectra(Experiment):
         "leaves the region, mHC-lite fills it, KromHC has real eigenvalues only, go-mHC covers much with s = 1 and "
         "more with s = 2."
     )
+    order = 40
+    claims = (
+        Claim("fig3-hypocycloid", "fig. 3a", "inside", "d = 3, s = 1: complex eigenvalues stay in the hypocycloid.",
+              "Share of complex eigenvalues outside by more than 0.01.", Rule(at_most=0.001)),
+        Claim("fig3-real", "fig. 3a", "[-1, 1]", "d = 3, s = 1: all real eigenvalues are reached.",
+              "Share of 50 bins of [-1, 1] that are hit.", Rule(at_least=0.98)),
+        Claim("fig3-gap", "fig. 3b", "ε(2) < ε(1)", "d = 3: s = 2 leaves a smaller gap than s = 1.",
+              "Uncovered share of the region: s = 1 over s = 2.", Rule(at_least=1.05)),
+        Claim("fig4-sinkhorn", "fig. 4a", "outside", "d = 4: mHC has eigenvalues outside of the spectrum of B_4.",
+              "Largest modulus beyond the polygons; logits start at scale 10, as the paper exaggerates.",
+              Rule(at_least=1e-3)),
+        Claim("fig4-lite", "fig. 4b", "almost completely", "d = 4: mHC-lite fills the region and does not leave it.",
+              "Covered share of the region (nothing outside).", Rule(at_least=0.9)),
+        Claim("fig4-kromhc", "fig. 4c", "1-dimensional", "d = 4: KromHC's eigenvalues are real.",
+              "Largest |imaginary part|.", Rule(at_most=1e-6)),
+        Claim("fig4-s1", "fig. 4d", "a sizeable portion", "d = 4: go s = 1 reaches much of the region, not all.",
+              "Covered share of the region.", Rule(0.3, 0.97)),
+        Claim("fig4-s2", "fig. 4e", "larger", "d = 4: go s = 2 reaches more than s = 1.",
+              "Covered share: s = 2 minus s = 1.", Rule(at_least=0.01)),
+    )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         sizes: Sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}
@@ -158,3 +172,7 @@ class Spectra(Experiment):
                 text = f"{two['share']:.1%} against {one['share']:.1%}"
                 found["fig4-s2"] = Finding(two["share"] - one["share"], text)
         return found
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """A panel for each method, for each d."""
+        return reach_exhibits(records)

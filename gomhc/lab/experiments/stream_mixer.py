@@ -26,15 +26,15 @@ from torch import Tensor
 from gomhc.birkhoff import SAMPLERS, Parametrization
 from gomhc.shapes import Float
 
-Start = Literal["normal", "uniform", "difference", "near-identity"]
+LogitStart = Literal["normal", "uniform", "difference", "near-identity"]
 """Logits at first: standard normal, uniform in [0, 1), the difference of two such, or those of a matrix near I."""
 Objective = Literal["streams", "matrix", "read-fixed", "read-learned"]
 Optimizer = Literal["adam", "sgd"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """What is to be learned."""
+class MixingTask:
+    """What is to be learned, and how."""
 
     num_streams: int = 4
     """Streams of each matrix (d)."""
@@ -67,6 +67,20 @@ class Task:
     """Compare outputs, or matrices under noise that is drawn anew each epoch (app. A.5.2), or one stream that is read
     from the outputs with the target's weights or with learned ones (app. C). Matrices report their expected loss."""
 
+    num_epochs: int = 10_000
+    """Steps of the optimizer, each over all samples."""
+
+    learning_rate: float = 1e-3
+    """Step size (eta)."""
+
+    optimizer: Optimizer = "adam"
+
+    epsilon: float = 1e-6
+    """Adam's epsilon."""
+
+    seed: int = 0
+    """Seed of targets, inputs, noise and starts."""
+
     def __post_init__(self) -> None:
         if self.targets not in SAMPLERS:
             raise ValueError(f"targets must be one of {', '.join(SAMPLERS)}, got {self.targets!r}")
@@ -88,7 +102,7 @@ class Problem(NamedTuple):
     """Weights by which a single stream is read; of no effect where outputs are compared."""
 
 
-def draw_problem(task: Task, generator: torch.Generator) -> Problem:
+def draw_problem(task: MixingTask, generator: torch.Generator) -> Problem:
     """Targets, inputs and noise, reduced to what the loss needs of them."""
     d, shape = task.num_streams, (task.num_targets, task.num_samples, task.num_streams)
     options = {} if task.target_expressivity is None else {"expressivity": task.target_expressivity}
@@ -109,7 +123,7 @@ def draw_problem(task: Task, generator: torch.Generator) -> Problem:
     )
 
 
-def sparse_inputs(task: Task, generator: torch.Generator) -> Float[Tensor, "targets samples d"]:
+def sparse_inputs(task: MixingTask, generator: torch.Generator) -> Float[Tensor, "targets samples d"]:
     """Uniform in [0, 1), some of them zero."""
     shape = (task.num_targets, task.num_samples, task.num_streams)
     inputs = torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -151,23 +165,6 @@ def _quadratic(difference: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     return losses, 2 * half
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """How it is learned."""
-
-    num_epochs: int = 10_000
-    """Steps, each over all samples."""
-
-    learning_rate: float = 1e-3
-    """Step size (eta)."""
-
-    optimizer: Optimizer = "adam"
-    """Which one."""
-
-    epsilon: float = 1e-6
-    """Adam's epsilon."""
-
-
 class Epoch(NamedTuple):
     """One step of all targets: the losses before it and the matrices that have them."""
 
@@ -176,7 +173,7 @@ class Epoch(NamedTuple):
 
 
 def start_logits(
-    parametrization: Parametrization, start: Start, num_targets: int, generator: torch.Generator
+    parametrization: Parametrization, start: LogitStart, num_targets: int, generator: torch.Generator
 ) -> Float[Tensor, "targets p"]:
     """Where training starts, each target elsewhere."""
     shape = (num_targets, parametrization.num_logits)
@@ -188,26 +185,24 @@ def start_logits(
     return uniform if start == "uniform" else uniform - torch.rand(shape, generator=generator)
 
 
-def train(
-    parametrization: Parametrization, task: Task, training: Training, problem: Problem, start: Tensor, seed: int = 0
-) -> Iterator[Epoch]:
+def train(mixing: Parametrization, task: MixingTask, problem: Problem, start: Tensor) -> Iterator[Epoch]:
     """Train all targets from `start`, and yield each epoch's losses; the last ones are those of the trained matrices.
 
-    What is yielded is detached. `seed` is that of noise drawn anew each epoch and of the read's start.
+    What is yielded is detached. Noise that is drawn anew each epoch and the read's start have the task's seed.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(task.seed)
     problem = Problem(*(part.float() for part in problem))
-    logits = start.clone().requires_grad_(parametrization.num_logits > 0)
+    logits = start.clone().requires_grad_(mixing.num_logits > 0)
     read = problem.read.clone()
     if task.objective == "read-learned":
         read += 0.1 * torch.randn(read.shape, generator=generator)
-    step = OPTIMIZERS[training.optimizer](training, logits.detach(), read)
-    for epoch in range(training.num_epochs + 1):
-        matrices = parametrization.matrix(logits)
+    step = OPTIMIZERS[task.optimizer](task, logits.detach(), read)
+    for epoch in range(task.num_epochs + 1):
+        matrices = mixing.matrix(logits)
         with torch.no_grad():
             found = _evaluate(task, problem, matrices.detach(), read, generator)
         yield Epoch(found.losses, matrices.detach())
-        if epoch == training.num_epochs or not matrices.requires_grad:
+        if epoch == task.num_epochs or not matrices.requires_grad:
             continue
         (slope,) = torch.autograd.grad(matrices, logits, found.matrices / task.num_targets)
         step(slope, found.read / task.num_targets)
@@ -221,7 +216,9 @@ class _Evaluated(NamedTuple):
     read: Tensor
 
 
-def _evaluate(task: Task, problem: Problem, matrices: Tensor, read: Tensor, generator: torch.Generator) -> _Evaluated:
+def _evaluate(
+    task: MixingTask, problem: Problem, matrices: Tensor, read: Tensor, generator: torch.Generator
+) -> _Evaluated:
     """The derivatives by hand: for matrices this small, autograd would take longer than all else."""
     unused = torch.zeros_like(read)
     if task.objective == "streams":
@@ -245,7 +242,7 @@ Step = Callable[[Tensor, Tensor], None]
 """Gradients at the logits and at the read -> both are moved."""
 
 
-def _adam(training: Training, *parameters: Tensor) -> Step:
+def _adam(task: MixingTask, *parameters: Tensor) -> Step:
     """As torch.optim.Adam, whose step takes as long as the rest of an epoch of matrices this small."""
     means = [torch.zeros_like(parameter) for parameter in parameters]
     squares = [torch.zeros_like(parameter) for parameter in parameters]
@@ -256,16 +253,16 @@ def _adam(training: Training, *parameters: Tensor) -> Step:
         for parameter, mean, square, slope in zip(parameters, means, squares, slopes, strict=True):
             mean.lerp_(slope, 1 - 0.9)
             square.mul_(0.999).addcmul_(slope, slope, value=1 - 0.999)
-            deviation = (square / (1 - 0.999**t)).sqrt_().add_(training.epsilon)
-            parameter.addcdiv_(mean, deviation, value=-training.learning_rate / (1 - 0.9**t))
+            deviation = (square / (1 - 0.999**t)).sqrt_().add_(task.epsilon)
+            parameter.addcdiv_(mean, deviation, value=-task.learning_rate / (1 - 0.9**t))
 
     return step
 
 
-def _sgd(training: Training, *parameters: Tensor) -> Step:
+def _sgd(task: MixingTask, *parameters: Tensor) -> Step:
     def step(*slopes: Tensor) -> None:
         for parameter, slope in zip(parameters, slopes, strict=True):
-            parameter.sub_(slope, alpha=training.learning_rate)
+            parameter.sub_(slope, alpha=task.learning_rate)
 
     return step
 

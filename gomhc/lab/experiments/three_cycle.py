@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from gomhc.birkhoff import SAMPLERS, Orthostochastic
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot
+from gomhc.lab.exhibits.spectrum_plots import heat
+from gomhc.lab.exhibits.style import INK, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.lab.experiments.spectra import ReachRun
-from gomhc.lab.results.claim import Finding
-from gomhc.lab.results.record import Record
+from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.record import Record, select
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHUNK = 100_000
 NUM_CELLS = 121
@@ -110,6 +117,16 @@ class ThreeCycle(Experiment):
         "App. D: 1e8 matrices of d = 3, projected on the triangle of I, σ, σ²: coverage for s = 1 and 2 is that of "
         "the spectrum within the Karpelevič region. Views in three dimensions show what s = 1 covers of the polytope."
     )
+    order = 210
+    claims = (
+        Claim("slice-matches", "app. D", "matches", "Coverage of the 3-cycle slice is that of the spectrum.",
+              "Largest difference of the two shares, s = 1, 2.", Rule(at_most=0.05)),
+        Claim("slice-s2", "app. D", "larger", "s = 2 covers more of the slice than s = 1.",
+              "Covered share: s = 2 minus s = 1.", Rule(at_least=0.01)),
+    )  # fmt: skip
+
+    VIEWS = ((0, 1, 2), (0, 3, 1))
+    """Which three of the four coordinates are shown."""
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         sizes: Sizes = {"num_samples": 10_000_000, "num_targets": 5000} if scale == "quick" else {}
@@ -126,3 +143,53 @@ class ThreeCycle(Experiment):
             "slice-matches": Finding(apart, text),
             "slice-s2": Finding(slices[2] - slices[1], f"{slices[2]:.1%} (s = 2) against {slices[1]:.1%} (s = 1)"),
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Both figures."""
+        triangle = (
+            "Random s-orthostochastic matrices of d = 3 projected on the plane of the 3-cycle: darker cells hold more. "
+            "The triangle is the projection of the polytope, the curve a hypocycloid."
+        )
+        views = (
+            "Matrices with s = 1 (blue) and s = 2 (orange) inside the polytope of d = 3, which has four dimensions: "
+            "two choices of three of them. Dots: the six permutations, any two of which are joined by an edge."
+        )
+        return [
+            Plot(draw=lambda: self._draw_triangle(records), caption=triangle),
+            Plot(draw=lambda: self._draw_views(records), caption=views),
+        ]
+
+    def _draw_triangle(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(7, 3.6)
+        ordered = sorted(records, key=lambda record: record.configuration["expressivity"])
+        for axes, record in zip(np.atleast_1d(figure.subplots(1, len(ordered))), ordered, strict=True):
+            heat(axes, np.array(record.metrics["histogram"]))
+            angle = 2 * np.pi * np.arange(4) / 3
+            axes.plot(np.sin(angle), np.cos(angle), color=INK, linewidth=1)
+            turn = np.linspace(0, 2 * np.pi, 241)
+            axes.plot(
+                (2 * np.sin(turn) - np.sin(2 * turn)) / 3,
+                (2 * np.cos(turn) + np.cos(2 * turn)) / 3,
+                color="#CC3311",
+                linewidth=1,
+            )
+            axes.set(
+                title=f"s = {record.configuration['expressivity']}", xlim=(-1, 1), ylim=(-0.6, 1.05), aspect="equal"
+            )
+            axes.set_axis_off()
+        return figure
+
+    def _draw_views(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 4)
+        for place, view in enumerate(self.VIEWS, start=1):
+            axes = figure.add_subplot(1, 2, place, projection="3d")
+            for s, color in ((2, "#EE7733"), (1, "#0077BB")):
+                for record in select(records, expressivity=s):
+                    points = np.array(record.metrics["points"])[:, view]
+                    axes.scatter(*points.T, s=2, color=color, alpha=0.5, rasterized=True)
+                    vertices = np.array(record.metrics["vertices"])[:, view]
+            for a, b in combinations(vertices, 2):
+                axes.plot(*zip(a, b, strict=True), color=INK, linewidth=0.5, alpha=0.5)
+            axes.scatter(*vertices.T, s=16, color="#CC3311")
+            axes.set_axis_off()
+        return figure

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from gomhc.birkhoff import Orthostochastic, Parametrization
+from gomhc.birkhoff.registry import as_mixing
 from gomhc.lab.experiments.experiment import Run
-from gomhc.lab.experiments.learners import LEARNERS
 from gomhc.lab.experiments.stream_mixer import (
     Epoch,
+    LogitStart,
+    MixingTask,
     Problem,
-    Start,
-    Task,
-    Training,
     draw_problem,
     lowest_loss,
     start_logits,
@@ -34,17 +34,19 @@ NUM_POINTS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyRun(Run, Task, Training):
-    """One method on one task. The fields of `Task` and `Training` are the run's own."""
+class ToyRun(Run, MixingTask):
+    """One method on one task, whose fields are the run's own."""
 
     method: str
-    """Its name in LEARNERS."""
+    """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
 
-    start: Start | None = None
+    start: LogitStart | None = None
     """Where it starts; None: as in the paper's code."""
 
-    seed: int = 0
-    """Of targets, inputs, noise and starts."""
+    @property
+    def mixing(self) -> Parametrization:
+        """What learns."""
+        return as_mixing(self.method, self.num_streams)
 
     @property
     def full_size(self) -> bool:
@@ -52,18 +54,16 @@ class ToyRun(Run, Task, Training):
 
     @property
     def cost(self) -> float:
-        learner = LEARNERS[self.method].make(num_streams=self.num_streams)
-        size = self.num_targets * (learner.num_logits * self.num_streams + self.num_streams**3)
+        size = self.num_targets * (self.mixing.num_logits * self.num_streams + self.num_streams**3)
         return self.num_epochs * (3e-4 + 2e-9 * size)
 
     def begin(self) -> tuple[Problem, Iterator[Epoch]]:
         """What is to be learned, and the epochs of learning it, which run as they are asked for."""
         generator = torch.Generator().manual_seed(self.seed)
-        learner = LEARNERS[self.method]
-        parametrization = learner.make(num_streams=self.num_streams)
         problem = draw_problem(self, generator)
-        start = start_logits(parametrization, self.start or learner.start, self.num_targets, generator)
-        return problem, train(parametrization, self, self, problem, start, self.seed)
+        start = self.start or published_start(self.mixing)
+        logits = start_logits(self.mixing, start, self.num_targets, generator)
+        return problem, train(self.mixing, self, problem, logits)
 
     def execute(self) -> dict[str, Any]:
         problem, epochs = self.begin()
@@ -73,6 +73,19 @@ class ToyRun(Run, Task, Training):
         lowest = lowest_loss(problem).mean().item() if self.objective == "streams" else None
         reached = first_below(losses.mean(1), 1.05 * lowest) if lowest is not None else None
         return {**describe(losses), "lowest": lowest, "reached": reached, "seconds": seconds}
+
+
+def published_start(mixing: Parametrization) -> LogitStart:
+    """Where the paper's code starts.
+
+    Its go-mHC has A = Z - Z^T with n² numbers Z, uniform in [0, 1) at first; a difference of two such is what A itself
+    then starts from. Both numbers of a pair move by the step size, so A moves by twice as much as it would with
+    n (n - 1) / 2 numbers.
+    """
+    if isinstance(mixing, Orthostochastic) and mixing.layout == "square":
+        return "uniform"
+    starts: dict[str, LogitStart] = {"go": "difference", "go-unitary": "difference", "sinkhorn-linear": "uniform"}
+    return starts.get(mixing.key, "normal")
 
 
 def quick_epochs(method: str) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gomhc.lab.exhibits.curve_plots import curve_plot, curve_table
+from gomhc.lab.exhibits.exhibit import Exhibit
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.lab.experiments.toy import ToyRun, ratio
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record
 
 CASES = {
@@ -28,12 +30,22 @@ class Unitary(Experiment):
         "App. E: with s = 2 both reach a similar loss for d = 3 and 6, ε = 1e-4 and 1e-2, σp = 0 and 1; on the "
         "boundary of the polytope unitary matrices converge later, at random targets sooner."
     )
+    order = 220
+    claims = (
+        Claim("unitary-loss", "app. E", "similar", "Orthogonal and unitary matrices reach a similar loss, s = 2.",
+              "Largest ratio of final losses over the three cases.", Rule(at_most=1.2)),
+        Claim("unitary-boundary", "app. E", "slower", "On the boundary unitary matrices converge later.",
+              "Epochs to converge: unitary over orthogonal, d = 3.", Rule(at_least=1)),
+        Claim("unitary-interior", "app. E", "faster",
+              "In the interior unitary matrices converge sooner than orthogonal ones.",
+              "Largest ratio of epochs to converge, unitary over orthogonal, d = 3 and 6.", Rule(at_most=1)),
+    )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         noises = NOISES[:1] if scale == "quick" else NOISES
         sizes: Sizes = {"num_targets": 8, "num_epochs": 1500} if scale == "quick" else {"num_epochs": 8000}
         # The unitary map has half as many numbers as the published one, each of which moved its matrix by two steps.
-        rates = {"go-s2": 1e-3, "go-unitary-s2": 2e-3}
+        rates = {"go-square-s2": 1e-3, "go-unitary-s2": 2e-3}
         return [
             ToyRun(method=method, targets=targets, num_streams=d, noise=noise, projector_noise=projector,
                    learning_rate=rate, **sizes)
@@ -56,12 +68,25 @@ class Unitary(Experiment):
     def _ratios(self, records: Sequence[Record], name: str) -> dict[str, float]:
         values = {
             f"{case}, ε = {noise:g}, σp = {projector:g}": ratio(
-                records, name, "go-unitary-s2", "go-s2", targets=targets, num_streams=d, noise=noise,
+                records, name, "go-unitary-s2", "go-square-s2", targets=targets, num_streams=d, noise=noise,
                 projector_noise=projector,
             )
             for case, (targets, d) in CASES.items() for noise, projector in NOISES
         }  # fmt: skip
         return {case: value for case, value in values.items() if value is not None}
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """A panel for each case and noise."""
+        panels = [
+            (f"{case}\nε = {noise:g}, σp = {sigma:g}",
+             {"targets": targets, "num_streams": d, "noise": noise, "projector_noise": sigma})
+            for case, (targets, d) in CASES.items() for noise, sigma in NOISES
+        ]  # fmt: skip
+        caption = "Loss over epochs of blockwise squared norms of orthogonal and of unitary matrices, s = 2."
+        table = curve_table(
+            records, "The curves in numbers.", targets="targets", num_streams="d", noise="ε", projector_noise="σp"
+        )
+        return [curve_plot(records, panels, caption), table]
 
 
 def _listed(values: dict[str, float]) -> str:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from gomhc.inspection import Inspection
 from gomhc.inspection.findings import findings
+from gomhc.lab.exhibits.exhibit import Plot, Table
+from gomhc.lab.exhibits.style import INK, new_figure
 from gomhc.lab.report.inspection_table import COLUMNS
-from gomhc.lab.report.page import Page, Plot, Section, Table
-from gomhc.lab.report.style import INK, new_figure
+from gomhc.lab.report.page import Page, Section
 
 WIDTH = 5.2
 """Inches: a phone shows letters of six points across so many legibly."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gomhc.lab.exhibits.exhibit import Cell, Emphasis, Table, Value
 from gomhc.lab.judge import tables
 from gomhc.lab.judge.judgement import Judgement, Mark
-from gomhc.lab.report.page import Cell, Emphasis, Page, Section, Table, Value
+from gomhc.lab.report.page import Page, Section
 
 ANCHOR = "judge"
 EMPHASIS: dict[Mark, Emphasis] = {"": "", "maximum": "bold", "near": "underlined"}

@@ -14,81 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 import jinja2
 import matplotlib
 from matplotlib.figure import Figure
 
-from gomhc.lab.report.style import INK, RC
+from gomhc.lab.exhibits.exhibit import Badge, Cell, Exhibit, Link, Plot, Text, Value
+from gomhc.lab.exhibits.style import INK, RC
 from gomhc.lab.workers import in_processes
 
-
-@dataclass(frozen=True)
-class Link:
-    """A cell of a table, or an item of a list, that leads to a section of the page by its anchor."""
-
-    text: str
-    anchor: str
-
-
-@dataclass(frozen=True)
-class Badge:
-    """A cell of a table that stands out: `tone` is good, fair, bad or none."""
-
-    text: str
-    tone: str = "none"
-
-
-Emphasis = Literal["", "bold", "underlined"]
-
-
-@dataclass(frozen=True)
-class Value:
-    """A cell of a table with a number as it is to be read, 6.63 ± 0.12, say: on one line, with emphasis or not."""
-
-    text: str
-    emphasis: Emphasis = ""
-
-
-Cell = str | int | float | Link | Badge | Value | Sequence[Link] | None
 EMPHASIS_IN_HTML = {"": "{}", "bold": "<strong>{}</strong>", "underlined": "<u>{}</u>"}
 EMPHASIS_IN_MARKDOWN = {**EMPHASIS_IN_HTML, "bold": "**{}**"}  # which has nothing of its own that underlines
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """A figure, drawn when the page is written: `draw` is called under the page's style."""
-
-    draw: Callable[[], Figure]
-    caption: str
-    """What is seen, also read out to those who do not see it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows under a header; numbers are right-aligned and shown with four digits."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    title: str = ""
-    """Above it, where a section has several."""
-    caption: str = ""
-    row_anchors: Sequence[str] = ()
-    """Where links to single rows lead, if there are any."""
-    wordy: bool = False
-    """Whether cells hold sentences: then a phone shows each row as a card."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """Preformatted text, as of a story or a log, with a caption."""
-
-    text: str
-    caption: str = ""
-
-
-Exhibit = Plot | Table | Text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,22 +1,24 @@
-"""What does the report of a reproduction say? Claims with verdicts, each figure beside the paper, then provenance."""
+"""The report of a reproduction: claims with verdicts, each figure beside what the paper says, then provenance."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
 
+from gomhc.lab import plugins
+from gomhc.lab.exhibits.exhibit import Badge, Link, Table, Text
 from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.experiments.story_scores import StoryScores
+from gomhc.lab.experiments.verdicts import Judged, judge
 from gomhc.lab.judge.judgement import Judgement
 from gomhc.lab.report import judge_page
-from gomhc.lab.report.figures import EXHIBITS
-from gomhc.lab.report.page import Badge, Exhibit, Link, Page, Section, Table, Text, anchor
-from gomhc.lab.results.claim import Claim, Finding, Verdict
-from gomhc.lab.results.claims import CLAIMS, JUDGE_CLAIMS
+from gomhc.lab.report.page import Page, Section, anchor
+from gomhc.lab.results.claim import Verdict
 from gomhc.lab.results.code_version import PACKAGE
 from gomhc.lab.results.record import Record
 
@@ -26,52 +28,6 @@ TONES = {
     Verdict.DOES_NOT_HOLD: "bad",
     Verdict.NOT_MEASURED: "none",
 }
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim and what the records say of it."""
-
-    claim: Claim
-    finding: Finding | None
-    verdict: Verdict
-
-    @property
-    def here(self) -> str:
-        """What was found, in words; why nothing was, otherwise."""
-        if self.finding is not None:
-            return self.finding.text
-        return self.claim.measure if self.claim.experiment is None else "no record decides it"
-
-    def as_json(self) -> dict[str, Any]:
-        """One object of claims.json."""
-        return {
-            "id": self.claim.id,
-            "statement": self.claim.statement,
-            "where": self.claim.where,
-            "paper": self.claim.paper,
-            "measure": self.claim.measure,
-            "rule": None if self.claim.rule is None else str(self.claim.rule),
-            "here": self.here,
-            "value": None if self.finding is None else self.finding.value,
-            "verdict": str(self.verdict),
-        }
-
-
-def judge(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> list[Judged]:
-    """The verdict of every claim; of those whose experiment has no records here: not measured."""
-    findings: dict[str, Finding] = {}
-    full_size: dict[str, bool] = {}
-    for experiment in experiments:
-        found = records.get(experiment.name, ())
-        if found:
-            findings |= experiment.findings(found)
-            full_size[experiment.name] = all(record.full_size for record in found)
-    return [
-        Judged(claim, finding, claim.verdict(finding, full_size.get(claim.experiment or "", False)))
-        for claim in CLAIMS
-        for finding in [findings.get(claim.id)]
-    ]
 
 
 def report(
@@ -99,7 +55,7 @@ def report(
         lead=lead,
         sections=[
             *([_failures(errors)] if errors else []),
-            _claims_section(judged, {*(item.name for item in shown), *([judge_page.ANCHOR] if judgement else [])}),
+            _claims_section(judged, {item.name for item in shown} | ({StoryScores.name} if judgement else set())),
             *(_experiment_section(experiment, records[experiment.name], judged) for experiment in shown),
             *([_judge_section(judgement)] if judgement else []),
             _provenance(experiments, records, scale),
@@ -111,7 +67,7 @@ def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: 
     """The last line of a page: a remark with the hash of all that it depends on. Where it stands, nothing is new."""
     shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
     digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
-    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"))):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files())):
         digest.update(path.read_bytes())
     return f"<!-- made from {digest.hexdigest()} -->\n"
 
@@ -129,10 +85,9 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
             item.claim.where,
             item.claim.paper,
             item.here,
-            Link(section, anchor(section)) if section in shown else "",
+            Link(item.experiment, anchor(item.experiment)) if item.experiment in shown else "",
         )
         for item in judged
-        for section in [judge_page.ANCHOR if item.claim in JUDGE_CLAIMS else item.claim.experiment]
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
@@ -141,7 +96,7 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
 
 
 def _experiment_section(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> Section:
-    mine = [item for item in judged if item.claim.experiment == experiment.name]
+    mine = [item for item in judged if item.experiment == experiment.name]
     table = Table(
         header=("verdict", "claim", "how it is measured", "holds if", "here"),
         rows=[
@@ -156,12 +111,11 @@ def _experiment_section(experiment: Experiment, records: Sequence[Record], judge
         ],
         wordy=True,
     )
-    exhibits: list[Exhibit] = [*EXHIBITS[experiment.name](records)] if experiment.name in EXHIBITS else []
     return Section(
         title=experiment.title,
         anchor=anchor(experiment.name),
         aside=experiment.paper,
-        exhibits=[*exhibits, *([table] if mine else [])],
+        exhibits=[*experiment.exhibits(records), *([table] if mine else [])],
     )
 
 
@@ -169,7 +123,9 @@ def _judge_section(judgement: Judgement) -> Section:
     claims = Table(
         title="Claims of the paper",
         header=("claim", "in the paper", "its number"),
-        rows=[(Link(claim.statement, anchor("claim", claim.id)), claim.where, claim.paper) for claim in JUDGE_CLAIMS],
+        rows=[
+            (Link(claim.statement, anchor("claim", claim.id)), claim.where, claim.paper) for claim in StoryScores.claims
+        ],
         wordy=True,
         caption="Without a verdict: it takes the paper's judges, prompts and openings.",
     )

@@ -1,6 +1,7 @@
-"""Does a statement of the paper hold? What a claim is, and the rule of its verdict.
+"""Claims of the paper, and the rules by which they are judged.
 
-An experiment turns its records into a `Finding`, a number and its words; the claim's `Rule` compares the number.
+An experiment turns its records into a `Finding`, a number and its words; the claim's `Rule` compares the number. No
+verdict is ever written down: the rule gives it.
 """
 
 from __future__ import annotations
@@ -55,23 +56,21 @@ TRUE = Rule(1, 1)
 """For what is either so (1) or not (0)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Claim:
     """A quantitative statement of the paper, and how it is judged here."""
 
     id: str
-    statement: str
-    """In our own words."""
     where: str
     """Figure, table, section or appendix."""
     paper: str
     """The paper's number, as printed."""
-    experiment: str | None
-    """Which experiment measures it; None: it is not measured here, and `measure` says why."""
+    statement: str
+    """In our own words."""
     measure: str
-    """How the number that the rule judges is measured."""
+    """How the number that the rule judges is measured; without a rule, why it is not measured here."""
     rule: Rule | None
-    """Which values bear it out."""
+    """The values for which the claim holds."""
 
     def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
         """What the finding, if there is one, says of the claim."""

@@ -1,10 +1,11 @@
-"""Which code do the numbers of an experiment depend on?
+"""A hash of the code that the numbers of an experiment depend on.
 
 Its own file and every file of gomhc that this one imports, directly or not, is read as Python reads it: comments,
-docstrings and layout do not count, and neither do classes derived from `Experiment` (titles, what the paper says, which
-runs there are, what they show), because a record's configuration already says which run it is of. So to word a finding
-better, to draw another figure or to change another experiment repeats nothing; to change a kernel repeats what uses it.
-C++ sources count always. What other packages do is not in the key: their versions are in the record.
+docstrings and layout do not count. Classes derived from `Experiment` (claims, findings, figures, which runs there are)
+do not count either, because a record's configuration already says which run it is of, and nor do modules of exhibits.
+So wording a finding, drawing another figure or changing another experiment repeats nothing, and changing a kernel
+repeats what uses it. C++ sources always count, and so do all plugins for an experiment that is one. What other packages
+do is not in the key: their versions are in the record.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from gomhc.lab import plugins
+
 PACKAGE = Path(__file__).parents[2]
 NOT_NUMERICAL = (
-    "gomhc.lab.results",
+    "gomhc.lab.exhibits",
+    "gomhc.lab.experiments.experiment",
     "gomhc.lab.files",
     "gomhc.lab.lock",
+    "gomhc.lab.results",
     "gomhc.version",
-    "gomhc.lab.experiments.experiment",
 )
 """What experiments import without any number depending on it."""
 
@@ -31,6 +35,9 @@ def code_version(module: str) -> str:
     digest = hashlib.sha256()
     for name in sorted(sources(module)):
         digest.update(f"{name}\n{_meaning(_file(name))}\n".encode())
+    if not _is_own(module):
+        for path in plugins.files():
+            digest.update(_meaning(path).encode())
     for path in sorted((PACKAGE / "kernels" / "native").glob("*")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -64,14 +71,14 @@ def _imports(module: str) -> set[str]:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             modules = {name for name in names if _exists(name)}
             found |= modules | ({node.module} if modules != names else set())
-    return {name for name in found if name.split(".")[0] == "gomhc"}
+    return {name for name in found if _is_own(name)}
 
 
 @cache
 def _meaning(path: Path) -> str:
     """The file as Python reads it, without what no number depends on."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not _is_experiment(node)]
+    tree.body = [node for node in tree.body if not _is_experiment(node) and not _imports_nothing_numerical(node)]
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
@@ -85,11 +92,24 @@ def _is_experiment(node: ast.stmt) -> bool:
     )
 
 
+def _imports_nothing_numerical(node: ast.stmt) -> bool:
+    """What is imported for the sake of figures, findings and type checkers."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith((*NOT_NUMERICAL, "typing"))
+
+
 def _is_remark(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+def _is_own(module: str) -> bool:
+    return module.split(".")[0] == PACKAGE.name
+
+
 def _file(module: str) -> Path:
+    if not _is_own(module):
+        return next(path for path in plugins.files() if path.stem == module)
     base = PACKAGE.joinpath(*module.split(".")[1:])
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 

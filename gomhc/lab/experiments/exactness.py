@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gomhc.birkhoff.measures import composite, marginal_error
+from gomhc.birkhoff.registry import as_mixing
 from gomhc.kernels.orthostochastic import cayley, skew
+from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
+from gomhc.lab.exhibits.style import INK, line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.results.claim import Finding
+from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record, only, select
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LOGIT_SCALES = (1e-3, 1e-2, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0)
 EPSILON = 2.0**-23
@@ -37,7 +42,7 @@ class MapErrors(Run):
         return 0.3
 
     def execute(self) -> dict[str, Any]:
-        parametrization = METHODS[self.method](num_streams=self.num_streams)
+        parametrization = as_mixing(self.method, self.num_streams)
         generator = torch.Generator().manual_seed(self.seed)
         logits = torch.randn(self.num_matrices, parametrization.num_logits, generator=generator)
         errors = [marginal_error(parametrization(scale * logits).double()).max().item() for scale in LOGIT_SCALES]
@@ -76,7 +81,7 @@ class DepthErrors(Run):
     seed: int = 0
 
     def execute(self) -> dict[str, Any]:
-        parametrization = METHODS[self.method](num_streams=self.num_streams)
+        parametrization = as_mixing(self.method, self.num_streams)
         generator = torch.Generator().manual_seed(self.seed)
         shape = (self.num_chains, max(self.depths), parametrization.num_logits)
         matrices = parametrization(self.logit_scale * torch.randn(shape, generator=generator, dtype=torch.float64))
@@ -93,6 +98,25 @@ class Exactness(Experiment):
         "go-mHC is doubly stochastic by construction, with no iterations and no approximation gap (sec. 1, 3.3). "
         "Twenty Sinkhorn iterations leave a gap that accumulates with depth (sec. 2, fig. 1)."
     )
+    order = 10
+    claims = (
+        Claim("exact-go", "sec. 1", "no approximation gap", "go-mHC is doubly stochastic by construction.",
+              "Worst row or column sum off one over n eps (float32), d = 2…16, s = 1, 2, 3, logits of scale 1e-3…1e3.",
+              Rule(at_most=4)),
+        Claim("exact-rivals", "sec. 3.3", "1", "mHC-lite and KromHC are as exact.", "The same for them, over d eps.",
+              Rule(at_most=4)),
+        Claim("sinkhorn-gap", "fig. 1, sec. 2", "not guaranteed", "Twenty Sinkhorn iterations can leave the polytope.",
+              "Worst sum off one of 20 iterations, d = 4, logits of scale 3.", Rule(at_least=1e-3)),
+        Claim("sinkhorn-depth", "sec. 2", "accumulates", "The gap of Sinkhorn accumulates with depth.",
+              "Worst sum off one, median over 500 chains: products of 64 matrices over single ones, logits of scale "
+              "3.", Rule(at_least=2)),
+        Claim("det-one", "sec. 3.3", "det Q = +1", "The Cayley transform gives rotations.",
+              "Worst |det Q - 1|, float64, n = 2…16.", Rule(at_most=1e-10)),
+        Claim("det-bound", "app. B.7", "≥ 1", "det(I + X) is at least one for skew X, so the map has no poles.",
+              "Smallest log det(I + X) over n = 2…16, scales 1e-3…1e3.", Rule(at_least=-1e-9)),
+    )  # fmt: skip
+
+    SHOWN = ("go-s1", "go-s2", "go-s3", "mhc-lite", "kromhc", "transportation", "mhc", "mhc-linear")
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         go = [MapErrors(method=f"go-s{s}", num_streams=d) for s in (1, 2, 3) for d in (2, 3, 4, 8, 16)]
@@ -127,3 +151,38 @@ class Exactness(Experiment):
                 f"smallest log det is {determinants['smallest_log_determinant']:.1e}",
             ),
         }
+
+    def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
+        """Errors over scales (d = 4) and over depth, and the numbers."""
+        rows = [
+            (
+                look(name).label,
+                *(f"{error:.0e}" for error in only(records, "MapErrors", method=name, num_streams=4).metrics["errors"]),
+            )
+            for name in self.SHOWN
+        ]
+        header = ("d = 4", *(f"{scale:g}" for scale in LOGIT_SCALES))
+        return [
+            Plot(
+                draw=lambda: self._draw(records),
+                caption="Left: the worst row or column sum, distance from one, of 2,000 matrices in float32 over the "
+                "scale of the logits. Right: that of products of matrices over depth, median of 500 chains, float64, "
+                "logits of scale three.",
+            ),
+            Table(header=header, rows=rows, caption="Worst distance of a sum from one, by the scale of the logits."),
+        ]
+
+    def _draw(self, records: Sequence[Record]) -> Figure:
+        figure = new_figure(8, 3.6)
+        scales, depth = figure.subplots(1, 2)
+        for name in self.SHOWN:
+            errors = only(records, "MapErrors", method=name, num_streams=4).metrics["errors"]
+            scales.loglog(LOGIT_SCALES, [max(error, 1e-9) for error in errors], **line(name))
+        for record in select(records, "DepthErrors"):
+            depths, errors = record.configuration["depths"], record.metrics["errors"]
+            depth.loglog(depths, [max(error, 1e-17) for error in errors], **line(record.configuration["method"]))
+        scales.axhline(2**-23, color=INK, linewidth=0.8, linestyle=":")
+        scales.set(xlabel="scale of the logits", ylabel="worst |sum - 1|", title="one matrix, float32 (dots: eps)")
+        depth.set(xlabel="matrices in the product", title="products, float64")
+        figure.legend(*scales.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        return figure

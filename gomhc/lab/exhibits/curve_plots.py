@@ -1,17 +1,18 @@
-"""Training curves: what the figures of all experiments on convergence share."""
+"""Training curves and their tables, which all experiments on convergence share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from gomhc.lab.report.page import Cell, Plot, Table
-from gomhc.lab.report.style import INK, line, look, new_figure
+from gomhc.lab.exhibits.exhibit import Cell, Plot, Table
+from gomhc.lab.exhibits.style import INK, line, look, new_figure
 from gomhc.lab.results.record import Record, select
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Panels = Sequence[tuple[str, Mapping[str, Any]]]
 """Title and configuration of each."""

@@ -1,13 +1,14 @@
-"""How do all figures look? One colour for a method everywhere, told apart by the colour-blind, on white and on black.
+"""The style of all figures: one colour for each method, which the colour-blind can tell apart, on white and on black.
 
 Colours are Paul Tol's vibrant scheme. Where lines cross, `line` gives each method a dash as well.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK = "#010203"
 """Stands for the page's own text colour: the page puts `currentColor` in its place (see `gomhc.lab.report.page`)."""
@@ -22,34 +23,38 @@ class Look(NamedTuple):
 
 
 LOOKS: dict[str, Look] = {
-    "go-s1": Look("go-mHC, s = 1", "#33BBEE", (0, (5, 1.5))),
-    "go-s2": Look("go-mHC, s = 2", "#0077BB"),
-    "go-s3": Look("go-mHC, s = 3", "#6B5BD2", (0, (5, 1, 1, 1))),
-    "go-unitary-s1": Look("unitary, s = 1", "#B07AA1", (0, (5, 1.5))),
-    "go-unitary-s2": Look("unitary, s = 2", "#9C4F96"),
+    "none": Look("plain residual", "#5F6B76"),
+    "hc": Look("HC (unconstrained)", "#CC3311", (0, (1, 1))),
     "mhc": Look("mHC (Sinkhorn)", "#EE3377", (0, (3, 1))),
     "mhc-linear": Look("Sinkhorn, linear", "#CC6699", (0, (1, 1))),
     "mhc-lite": Look("mHC-lite", "#EE7733"),
     "kromhc": Look("KromHC", "#009988", (0, (4, 1, 1, 1))),
     "transportation": Look("transportation", "#A8801C", (0, (2, 1))),
     "identity": Look("identity", "#8A8A8A", (0, (1, 1.5))),
+    "go-s1": Look("go-mHC, s = 1", "#33BBEE", (0, (5, 1.5))),
+    "go-s2": Look("go-mHC, s = 2", "#0077BB"),
+    "go-s3": Look("go-mHC, s = 3", "#6B5BD2", (0, (5, 1, 1, 1))),
+    "go-unitary-s1": Look("unitary, s = 1", "#B07AA1", (0, (5, 1.5))),
+    "go-unitary-s2": Look("unitary, s = 2", "#9C4F96"),
     "go-softmax": Look("go-mHC with softmax", "#A8801C", (0, (3, 1))),
-    "go-cayley": Look("Cayley", "#0077BB"),
-    "go-exponential": Look("exponential", "#EE7733", (0, (5, 1.5))),
-    "go-householder": Look("Householder", "#009988", (0, (2, 1))),
-    "go-givens": Look("Givens", "#CC3311", (0, (5, 1, 1, 1))),
-    "average-2": Look("average of 2, s = 1", "#6B5BD2"),
-    "average-3": Look("average of 3, s = 1", "#A8801C"),
-    "residual": Look("plain residual", "#5F6B76"),
-    "hc": Look("HC (unconstrained)", "#CC3311", (0, (1, 1))),
+    "go:rotation=cayley": Look("Cayley", "#0077BB"),
+    "go:rotation=exponential": Look("exponential", "#EE7733", (0, (5, 1.5))),
+    "go:rotation=householder": Look("Householder", "#009988", (0, (2, 1))),
+    "go:rotation=givens": Look("Givens", "#CC3311", (0, (5, 1, 1, 1))),
+    "average:num_terms=2": Look("average of 2, s = 1", "#6B5BD2"),
+    "average:num_terms=3": Look("average of 3, s = 1", "#A8801C"),
 }
-"""Name in records -> look. Names that are not here have one by `look`."""
+"""Mixing, as records name it -> look. One that is not here has a look by `look`."""
 
 SPARE = ("#8A8A8A", "#CC3311", "#A8801C", "#6B5BD2", "#009988", "#EE3377")
 
 
 def look(name: str) -> Look:
-    """How a method is drawn; one that is not listed gets a colour of its own name."""
+    """How a method is drawn; one that is not listed gets its own name and a colour that depends on it alone.
+
+    The published code's layout of go-mHC looks as go-mHC does: no figure has both.
+    """
+    name = name.replace("go-square-", "go-")
     return LOOKS.get(name) or Look(name, SPARE[sum(map(ord, name)) % len(SPARE)])
 
 
@@ -61,6 +66,8 @@ def line(name: str) -> dict[str, Any]:
 
 def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
     """An empty figure in inches; a phone shows about five of them across legibly."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -1,0 +1,78 @@
+"""What a page can show: plots, tables and text, as values that `gomhc.lab.report` writes in HTML and Markdown.
+
+Nothing here needs matplotlib: a plot is a function that draws when the page is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell of a table, or an item of a list, that leads to a section of the page by its anchor."""
+
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A cell of a table that stands out: `tone` is good, fair, bad or none."""
+
+    text: str
+    tone: str = "none"
+
+
+Emphasis = Literal["", "bold", "underlined"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A cell of a table with a number as it is to be read, 6.63 ± 0.12, say: on one line, with emphasis or not."""
+
+    text: str
+    emphasis: Emphasis = ""
+
+
+Cell = str | int | float | Link | Badge | Value | Sequence[Link] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A figure, drawn when the page is written: `draw` is called under the page's style."""
+
+    draw: Callable[[], Figure]
+    caption: str
+    """What is seen, also read out to those who do not see it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under a header; numbers are right-aligned and shown with four digits."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    """Above it, where a section has several."""
+    caption: str = ""
+    row_anchors: Sequence[str] = ()
+    """Where links to single rows lead, if there are any."""
+    wordy: bool = False
+    """Whether cells hold sentences: then a phone shows each row as a card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Preformatted text, as of a story or a log, with a caption."""
+
+    text: str
+    caption: str = ""
+
+
+Exhibit = Plot | Table | Text
