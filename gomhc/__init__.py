@@ -20,6 +20,7 @@ from gomhc.birkhoff import (
     Transportation,
     Unconstrained,
     Unistochastic,
+    register,
 )
 from gomhc.integrations.parametrize import doubly_stochastic
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
@@ -58,6 +59,7 @@ __all__ = [
     "models",
     "parameter_groups",
     "readout",
+    "register",
     "register_architecture",
     "statistics",
     "swap_mixing",

@@ -1,4 +1,4 @@
-"""Which matrix does this vector of free reals mean? One parametrization a file, and one registry of them."""
+"""Maps from free reals to doubly stochastic matrices: one parametrization a file, and one registry of them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ from gomhc.birkhoff.linear_sinkhorn import LinearSinkhorn
 from gomhc.birkhoff.orthostochastic import Orthostochastic
 from gomhc.birkhoff.parametrization import Fit, Parametrization, Promise
 from gomhc.birkhoff.permutations import Permutations
+from gomhc.birkhoff.registry import PARAMETRIZATIONS, as_mixing, register
 from gomhc.birkhoff.samplers import SAMPLERS, balance
 from gomhc.birkhoff.sinkhorn import Sinkhorn
 from gomhc.birkhoff.transportation import Transportation
 from gomhc.birkhoff.unconstrained import Unconstrained
 from gomhc.birkhoff.unistochastic import Unistochastic
 
-PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
-    cls.key: cls
-    for cls in (
-        Orthostochastic,
-        Unistochastic,
-        Sinkhorn,
-        LinearSinkhorn,
-        Permutations,
-        Kronecker,
-        Average,
-        Transportation,
-        Identity,
-        Unconstrained,
-    )
-}
-"""Name on the command line -> class. Tests and tables run over it, so a method that is added here is covered."""
+for _cls in (
+    Orthostochastic,
+    Unistochastic,
+    Sinkhorn,
+    LinearSinkhorn,
+    Permutations,
+    Kronecker,
+    Average,
+    Transportation,
+    Identity,
+    Unconstrained,
+):
+    register(_cls)  # here rather than in each file: the order of the registry is that of the tables
 
 __all__ = [
     "PARAMETRIZATIONS",
@@ -48,5 +46,7 @@ __all__ = [
     "Transportation",
     "Unconstrained",
     "Unistochastic",
+    "as_mixing",
     "balance",
+    "register",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import Orthostochastic
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
-from gomhc.birkhoff.permutations import convex_combination_flops
+from gomhc.birkhoff.registry import as_mixing
 from gomhc.shapes import Float
 
 
@@ -32,16 +32,18 @@ class Average(Parametrization):
     num_terms: int = 2
     """How many matrices are averaged (s)."""
 
-    term: Parametrization | None = None
-    """What each of them is; by default Orthostochastic with expressivity 1, as in the paper."""
+    term: Parametrization | str | None = None
+    """What each of them is, a value or text; by default Orthostochastic with expressivity 1, as in the paper."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "num_terms")
         if self.term is None:
             object.__setattr__(self, "term", Orthostochastic(num_streams=self.num_streams, expressivity=1))
+        if isinstance(self.term, str):
+            object.__setattr__(self, "term", as_mixing(self.term, self.num_streams))
         if not isinstance(self.term, Parametrization):
-            raise ValueError(f"term must be a parametrization, such as Orthostochastic(...), got {self.term!r}")
+            raise ValueError(f"term must be a parametrization or its key, such as 'go', got {self.term!r}")
         if self.part.num_streams != self.num_streams:
             raise ValueError(
                 f"num_streams={self.num_streams} but the averaged term has {self.part.num_streams}; "
@@ -50,8 +52,8 @@ class Average(Parametrization):
 
     @property
     def part(self) -> Parametrization:
-        """The term, which is no longer None."""
-        assert self.term is not None
+        """The term, which is a value now."""
+        assert isinstance(self.term, Parametrization)
         return self.term
 
     @property
@@ -83,7 +85,3 @@ class Average(Parametrization):
         alone = torch.cat((alone, alone.new_zeros(len(alone), self.num_terms)), dim=-1)
         starts = torch.cat((fitting.random_starts(self.num_logits, matrix), alone[:, None]), dim=1)
         return fitting.closest_logits(self.matrix, starts, matrix)
-
-    def flops(self, num_channels: int) -> float:
-        terms = self.num_terms * self.part.flops(num_channels)
-        return terms + convex_combination_flops(num_channels, self.num_terms, self.num_streams)

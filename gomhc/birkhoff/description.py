@@ -1,4 +1,4 @@
-"""How is a parametrization written in a file? As plain data that makes the same value again."""
+"""Parametrizations as plain data that JSON can hold, and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.birkhoff.registry import PARAMETRIZATIONS
 
 
 def describe(parametrization: Parametrization) -> dict[str, Any]:
@@ -17,8 +18,6 @@ def describe(parametrization: Parametrization) -> dict[str, Any]:
 
 def from_description(description: Mapping[str, Any]) -> Parametrization:
     """The parametrization that `describe` was given."""
-    from gomhc.birkhoff import PARAMETRIZATIONS  # the registry is filled by the package, which holds this file
-
     options = {name: _value(value) for name, value in description.items() if name != "key"}
     key = description.get("key")
     if key not in PARAMETRIZATIONS:

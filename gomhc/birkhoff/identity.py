@@ -25,6 +25,3 @@ class Identity(Parametrization):
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         identity = torch.eye(self.num_streams, dtype=logits.dtype, device=logits.device)
         return identity.expand(*logits.shape[:-1], -1, -1).clone()
-
-    def flops(self, num_channels: int) -> float:
-        return 0.0

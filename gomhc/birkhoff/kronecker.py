@@ -6,9 +6,8 @@ d = num_streams, i_k = streams of the k-th factor, K = number of factors
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from operator import mul
 from typing import Any, ClassVar, cast
 
 import torch
@@ -29,6 +28,7 @@ class Kronecker(Parametrization):
     """
 
     key: ClassVar[str] = "kronecker"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"kromhc": {}}
 
     factors: tuple[int | Parametrization, ...] = ()
     """Streams of each factor, or a parametrization each; by default the prime factors of num_streams."""
@@ -85,12 +85,6 @@ class Kronecker(Parametrization):
             near = replace(part, initial_leak=leak) if leak > 0 else part
             draws.append(near.draw_near_identity(generator))
         return torch.cat(draws)
-
-    def flops(self, num_channels: int) -> float:
-        """Those of the factors, and one product for each entry of each partial Kronecker product from the second on."""
-        sizes = accumulate((part.num_streams for part in self.parts), mul)
-        products = sum(size**2 for index, size in enumerate(sizes) if index > 0)
-        return sum(part.flops(num_channels) for part in self.parts) + num_channels * products
 
     def _split(self, logits: Tensor) -> tuple[Tensor, ...]:
         return logits.split([part.num_logits for part in self.parts], dim=-1)

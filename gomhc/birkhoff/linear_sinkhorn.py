@@ -5,8 +5,9 @@ d = num_streams
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ class LinearSinkhorn(IteratedNormalization):
     """
 
     key: ClassVar[str] = "sinkhorn-linear"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc-linear": {}}
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         m = saturated(logits).abs().unflatten(-1, (self.num_streams, self.num_streams))

@@ -6,8 +6,9 @@ d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +39,10 @@ class Orthostochastic(Parametrization):
     """
 
     key: ClassVar[str] = "go"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        **{f"go-s{s}": {"expressivity": s} for s in (1, 2, 3)},
+        **{f"go-square-s{s}": {"expressivity": s, "layout": "square"} for s in (1, 2, 3)},
+    }
 
     expressivity: int = 2
     """Size of a block (s): 1 is the orthostochastic boundary, and larger values fill the polytope."""
@@ -74,7 +79,7 @@ class Orthostochastic(Parametrization):
             logits = (z - z.mT)[..., row, column]
         if self.rotation == "cayley":
             return kernels.orthostochastic(logits, self.num_streams, self.expressivity)
-        rotation = ROTATIONS[self.rotation].map(saturated(logits).double(), self.size)
+        rotation = ROTATIONS[self.rotation](saturated(logits).double(), self.size)
         return blockwise_squared_norm(rotation, self.num_streams).to(logits.dtype)
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
@@ -88,9 +93,6 @@ class Orthostochastic(Parametrization):
         found = (a / 2).flatten(-2) if self.layout == "square" else a[..., row, column]
         starts = torch.cat((found, fitting.random_starts(self.num_logits, matrix)), dim=1)
         return fitting.closest_logits(self.matrix, starts, matrix)
-
-    def flops(self, num_channels: int) -> float:
-        return num_channels * (ROTATIONS[self.rotation].flops(self.size) + 4 * self.size**2)
 
 
 def require_expressivity(parametrization: Parametrization, expressivity: int) -> None:

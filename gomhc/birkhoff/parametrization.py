@@ -6,9 +6,10 @@ d = num_streams, p = num_logits, C = num_channels
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,8 +50,8 @@ class Parametrization(ABC):
     """A map from free reals to matrices that mix streams: logits (*batch, p) -> matrix (*batch, d, d).
 
     It is a value: the configuration, the choice on the command line, the entry in a record and the callable at once.
-    It owns no learned state. A new method has a `key`, implements `num_logits`, `matrix` and `flops`, and says what it
-    promises.
+    It owns no learned state. A new method has a `key`, implements `num_logits` and `matrix`, says what it promises, and
+    registers itself with `gomhc.register`.
     """
 
     num_streams: int
@@ -61,6 +62,9 @@ class Parametrization(ABC):
 
     key: ClassVar[str]
     """Its name in `gomhc.PARAMETRIZATIONS` and on the command line."""
+
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Names that the literature has for settings of it: name -> options."""
 
     def __post_init__(self) -> None:
         require_positive(self, "num_streams", most=MOST_STREAMS)
@@ -74,10 +78,6 @@ class Parametrization(ABC):
     @abstractmethod
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         """The equation itself, in the precision of `logits`, which have been checked."""
-
-    @abstractmethod
-    def flops(self, num_channels: int) -> float:
-        """Operations of one projection by the paper's table (app. B.6), which multiplies each by C."""
 
     @property
     def promise(self) -> Promise:

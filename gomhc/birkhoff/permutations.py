@@ -6,8 +6,9 @@ d = num_streams
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ class Permutations(Parametrization):
     """
 
     key: ClassVar[str] = "permutations"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc-lite": {}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,11 +68,3 @@ class Permutations(Parametrization):
                 break
             logits = logits + (target / image.clamp(min=tiny)).log() @ vertices.T / self.num_streams
         return logits
-
-    def flops(self, num_channels: int) -> float:
-        return convex_combination_flops(num_channels, self.num_logits, self.num_streams)
-
-
-def convex_combination_flops(num_channels: int, num_terms: int, num_streams: int) -> float:
-    """The paper's count for `num_terms` matrices: three for each weight's softmax, two for each product and sum."""
-    return num_channels * (3 * num_terms + 2 * num_streams**2 * num_terms)

@@ -1,4 +1,4 @@
-r"""Which rotation do n (n - 1) / 2 free reals mean? Four maps onto the orthogonal group, up to signs of columns.
+r"""Four maps from n (n - 1) / 2 free reals onto the orthogonal group, up to signs of columns.
 
 Zero logits give a diagonal matrix of signs, whose square is the identity. The paper uses `cayley` and leaves the others
 as an open question. n = size of the rotation
@@ -7,7 +7,7 @@ as an open question. n = size of the rotation
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -63,16 +63,10 @@ def givens(logits: Float[Tensor, "*batch p"], size: int) -> Float[Tensor, "*batc
     return polish(q)
 
 
-class Rotation(NamedTuple):
-    """One of the maps, with its operations as a polynomial of the size n."""
-
-    map: Callable[[Tensor, int], Tensor]
-    flops: Callable[[int], float]
-
-
-ROTATIONS: dict[RotationName, Rotation] = {
-    "cayley": Rotation(cayley, lambda n: 8 / 3 * n**3),  # the paper's: an LU solve with n right-hand sides
-    "exponential": Rotation(exponential, lambda n: 18 * n**3),  # 5 products for the Taylor sum, 4 squarings
-    "householder": Rotation(householder, lambda n: 4 * n**2 * (n - 1)),
-    "givens": Rotation(givens, lambda n: 3 * n**2 * (n - 1)),
+ROTATIONS: dict[RotationName, Callable[[Tensor, int], Tensor]] = {
+    "cayley": cayley,
+    "exponential": exponential,
+    "householder": householder,
+    "givens": givens,
 }
+"""Name -> the map from logits and n to the rotation."""

@@ -5,8 +5,9 @@ d = num_streams
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -40,9 +41,6 @@ class IteratedNormalization(Parametrization):
     def covers_polytope(self) -> bool:
         return True
 
-    def flops(self, num_channels: int) -> float:
-        return 4 * num_channels * self.num_iterations * self.num_streams**2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sinkhorn(IteratedNormalization):
@@ -57,6 +55,7 @@ class Sinkhorn(IteratedNormalization):
     """
 
     key: ClassVar[str] = "sinkhorn"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc": {}}
 
     epsilon: float | None = None
     """None for mHC's form; a number for DeepSeek-V4's, which adds it (1e-6 there)."""

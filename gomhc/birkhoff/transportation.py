@@ -57,10 +57,6 @@ class Transportation(Parametrization):
         fill(matrix.new_ones(len(matrix), self.num_streams), record)
         return logits.flatten(1)
 
-    def flops(self, num_channels: int) -> float:
-        """Eleven for each free entry: a sigmoid (3), the interval (4), the entry (2), what is lacked afterwards (2)."""
-        return 11 * num_channels * self.num_logits
-
 
 def fill(ones: Float[Tensor, "*batch d"], choose: Choose) -> Float[Tensor, "*batch d d"]:
     """A matrix with unit row and column sums; `choose` picks free entries from their intervals, in reading order."""

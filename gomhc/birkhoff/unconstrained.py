@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -16,6 +17,7 @@ class Unconstrained(Parametrization):
     """B = mat(z), any matrix at all (HC): nothing bounds what it does to a deep network."""
 
     key: ClassVar[str] = "unconstrained"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"hc": {}}
 
     @property
     def num_logits(self) -> int:
@@ -34,6 +36,3 @@ class Unconstrained(Parametrization):
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         return matrix.flatten(-2)
-
-    def flops(self, num_channels: int) -> float:
-        return 0.0

@@ -5,8 +5,9 @@ d = num_streams, s = expressivity, n = d * s, p = n²
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ class Unistochastic(Parametrization):
     """
 
     key: ClassVar[str] = "go-unitary"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {f"go-unitary-s{s}": {"expressivity": s} for s in (1, 2)}
 
     expressivity: int = 2
     """Size of a block (s): 1 is the unistochastic set, and larger values fill the polytope."""
@@ -71,7 +73,3 @@ class Unistochastic(Parametrization):
         diagonal_too = torch.triu_indices(self.size, self.size, device=matrix.device)
         starts = torch.cat((a.real[..., row, column], a.imag[..., diagonal_too[0], diagonal_too[1]]), dim=-1)
         return fitting.closest_logits(self.matrix, starts, matrix)
-
-    def flops(self, num_channels: int) -> float:
-        """Go-mHC's count, with complex numbers: four times as many operations."""
-        return 4 * num_channels * (8 / 3 * self.size**3 + 4 * self.size**2)

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from gomhc.birkhoff import Parametrization, Promise, balance
+from gomhc.birkhoff import Parametrization, Promise, as_mixing, balance
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
 from gomhc.integrations.checkpoints import mark, unmark
 from gomhc.integrations.deepseek_v4 import is_deepseek_v4, sinkhorn_of, to_coefficients
-from gomhc.integrations.upcycle import choose
 from gomhc.layers import Coefficients
 from gomhc.shapes import Float
 
@@ -56,7 +55,7 @@ def swap_mixing(model: Model, parametrization: Parametrization | str | None, *, 
     """
     places = _places(model)
     d = places[0][2].parametrization.num_streams
-    chosen = None if parametrization is None else choose(parametrization, d)
+    chosen = None if parametrization is None else as_mixing(parametrization, d)
     if copy:
         model = deepcopy(model)
         places = _places(model)

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from gomhc.birkhoff import Parametrization
+from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
-from gomhc.birkhoff.named import named
 from gomhc.integrations import stream_layer
 from gomhc.integrations.architectures import Architecture, architecture_of
 from gomhc.integrations.checkpoints import mark, original_type
@@ -44,7 +43,7 @@ def upcycle(
     `gomhc.from_pretrained` reads it. `output_hidden_states` gives the embeddings (batch, time, c), then the streams
     (batch, time, num_streams, c) after each layer but the last, then the last normed state (batch, time, c), as ever.
     """
-    chosen = choose(parametrization, num_streams)
+    chosen = as_mixing(parametrization, num_streams)
     layers, architecture = _layers(model)
     for layer in layers:
         architecture.check(layer)
@@ -54,17 +53,6 @@ def upcycle(
     stream_layer.install(layers, architecture, model.config, chosen, dynamic=dynamic, generator=generator)
     mark(model, "upcycle", {"parametrization": describe(chosen), "dynamic": dynamic})
     return model
-
-
-def choose(parametrization: Parametrization | str, num_streams: int) -> Parametrization:
-    """The parametrization that is meant, for this many streams."""
-    if isinstance(parametrization, str):
-        return named(parametrization, num_streams)
-    if parametrization.num_streams != num_streams:
-        raise ValueError(
-            f"num_streams={num_streams}, but {parametrization} mixes {parametrization.num_streams} streams"
-        )
-    return parametrization
 
 
 def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:

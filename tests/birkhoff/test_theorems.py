@@ -58,7 +58,7 @@ def test_cayley_of_two_streams_is_a_rotation_by_twice_the_arc_tangent():
 def test_every_map_gives_orthogonal_matrices(rotation):
     for size in (1, 2, 5, 8):
         logits = torch.randn(20, size * (size - 1) // 2, generator=torch.Generator().manual_seed(0)).double()
-        q = ROTATIONS[rotation].map(logits, size)
+        q = ROTATIONS[rotation](logits, size)
         torch.testing.assert_close(q.mT @ q, torch.eye(size).double().expand(20, -1, -1), rtol=0, atol=1e-14)
 
 

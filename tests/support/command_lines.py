@@ -142,7 +142,7 @@ train --out /proc/nowhere/run
 {TRAIN} --mixing go:**a
 {TRAIN} --mixing kronecker:factors=2
 {TRAIN} --mixing kronecker:factors=(2,3)
-{TRAIN} --mixing average:term=go
+{TRAIN} --mixing average:term=3
 {TRAIN} --mixing sinkhorn:epsilon=abc
 {TRAIN} --mixing sinkhorn:num_iterations=1.5
 {TRAIN} --mixing permutations --num-streams 9

@@ -17,6 +17,7 @@ from gomhc.birkhoff.registry import as_mixing
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
+from gomhc.lab.experiments.flops import flops
 from gomhc.lab.results.claim import TRUE, Claim, Finding, Rule
 from gomhc.lab.results.record import Record, only, select
 from gomhc.layers import HyperConnection
@@ -78,7 +79,7 @@ class Counts(Run):
             "logits": [methods[d].num_logits for d in made],
             "logits_paper": [PAPER_LOGITS[self.method](d) for d in made],
             "layer": [self._layer(methods[d]) for d in made],
-            "flops": [methods[d].flops(self.num_channels) for d in made],
+            "flops": [flops(methods[d], self.num_channels) for d in made],
         }
 
     def _layer(self, parametrization: Parametrization) -> int:
@@ -117,8 +118,8 @@ class Combinations(Run):
                 parts = tuple(Orthostochastic(num_streams=i, expressivity=s) for i in factors)
                 expected = sum(s * i * (s * i - 1) // 2 for i in factors)
                 differences.append(Kronecker(num_streams=math.prod(factors), factors=parts).num_logits - expected)
-        cost = [Average(num_streams=16, num_terms=s).flops(1) for s in (1, 2, 4, 8)]
-        blocks = [Orthostochastic(num_streams=16, expressivity=s).flops(1) for s in (1, 2, 4, 8)]
+        cost = [flops(Average(num_streams=16, num_terms=s), 1) for s in (1, 2, 4, 8)]
+        blocks = [flops(Orthostochastic(num_streams=16, expressivity=s), 1) for s in (1, 2, 4, 8)]
         return {"difference": max(map(abs, differences)), "average": cost, "blocks": blocks}
 
 
@@ -234,7 +235,7 @@ class CountsAndFlops(Experiment):
         }
 
     def _flops(self, counts: dict[str, Any], records: Sequence[Record]) -> dict[str, Finding]:
-        def flops(method: str, d: int = 16) -> float:
+        def paper_flops(method: str, d: int = 16) -> float:
             return counts[method]["flops_paper"][counts[method]["streams"].index(d)]
 
         exponents = [
@@ -243,8 +244,10 @@ class CountsAndFlops(Experiment):
             for what in ("table_1", "flops_paper")
         ]
         cubic = max(abs(exponent - 3) for exponent in exponents)
-        over_krom = {name: math.log10(flops(name) / flops("kromhc")) for name in ("go-s1", "go-s2", "mhc-lite")}
-        over_mhc = {name: math.log10(flops(name) / flops("mhc")) for name in ("go-s1", "go-s2")}
+        over_krom = {
+            name: math.log10(paper_flops(name) / paper_flops("kromhc")) for name in ("go-s1", "go-s2", "mhc-lite")
+        }
+        over_mhc = {name: math.log10(paper_flops(name) / paper_flops("mhc")) for name in ("go-s1", "go-s2")}
         combinations = only(records, "Combinations").metrics
         exponent = math.log(combinations["average"][3] / combinations["average"][1]) / math.log(4)
         return {
@@ -255,7 +258,7 @@ class CountsAndFlops(Experiment):
             "flops-lite": Finding(
                 over_krom["mhc-lite"],
                 f"{over_krom['mhc-lite']:.1f} orders more than KromHC; "
-                f"its own count for a channel is of order {math.log10(flops('mhc-lite') / 384):.1f}",
+                f"its own count for a channel is of order {math.log10(paper_flops('mhc-lite') / 384):.1f}",
             ),
             "flops-mhc": Finding(
                 max(map(abs, over_mhc.values())),

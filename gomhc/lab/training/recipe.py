@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from gomhc.birkhoff import Parametrization
-from gomhc.birkhoff.named import named
+from gomhc.birkhoff import Parametrization, as_mixing
+from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_choice, require_number, require_text, require_whole
 from gomhc.layers import Start
 from gomhc.models import GPTConfig
@@ -99,7 +99,7 @@ class Recipe:
     @property
     def parametrization(self) -> Parametrization | None:
         """What mixes the streams."""
-        return None if self.mixing == "none" else named(self.mixing, self.num_streams)
+        return None if self.mixing == NO_MIXING else as_mixing(self.mixing, self.num_streams)
 
     @property
     def tokens_per_step(self) -> int:

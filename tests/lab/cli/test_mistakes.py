@@ -14,7 +14,7 @@ import pytest
 from command_lines import JUDGE, LISTED, TRAIN, random_command_line, random_mixing
 
 from gomhc import Parametrization
-from gomhc.birkhoff.named import named
+from gomhc.birkhoff import as_mixing
 from gomhc.lab import cli
 from gomhc.lab.data.stories import stories
 
@@ -88,7 +88,7 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
             f"{TRAIN} --mixing kronecker:factors=2",
             "factors must be whole numbers or parametrizations as in factors=(2, 2), got 2",
         ),
-        (f"{TRAIN} --mixing average:term=go", "term must be a parametrization, such as Orthostochastic(...), got 'go'"),
+        (f"{TRAIN} --mixing average:term=3", "term must be a parametrization or its key, such as 'go', got 3"),
         (f"{TRAIN} --mixing sinkhorn:epsilon=abc", "epsilon must be a finite number, at least 0; got 'abc'"),
         (f"{TRAIN} --stpes 4", "unrecognized options: --stpes, 4; perhaps you meant --steps INT"),
         ("sample run --top-k 0", "--top-k must be a whole number of at least 1, got 0"),
@@ -132,7 +132,7 @@ def test_random_options_of_mixings_are_values_or_value_errors() -> None:
     rng, refused = random.Random(0), 0
     for _ in range(2000):
         try:
-            assert isinstance(named(random_mixing(rng), 4), Parametrization)
+            assert isinstance(as_mixing(random_mixing(rng), 4), Parametrization)
         except ValueError:
             refused += 1
     assert 500 < refused < 1900

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from small_runs import small_recipe
 
 import gomhc
-from gomhc.birkhoff.named import named
+from gomhc.birkhoff import as_mixing
 from gomhc.lab.files import Damaged, seal, sha256, unseal
 from gomhc.lab.lock import InUse, lock
 from gomhc.lab.training import Execution, Recipe, checkpoint, load_run, resume, train
@@ -372,7 +372,7 @@ class TestSizes:
     @pytest.mark.parametrize("key", ["none", *gomhc.PARAMETRIZATIONS])
     @pytest.mark.parametrize("changes", [{}, {"dynamic": False}, {"readout": "learned"}, {"num_layers": 3}])
     def test_parameters_are_counted_without_building_the_model(self, key: str, changes: dict[str, Any]) -> None:
-        mixing = None if key == "none" else named(key, 4)
+        mixing = None if key == "none" else as_mixing(key, 4)
         sizes = {"num_layers": 2, "num_heads": 2, "num_channels": 8, "context_length": 16, "vocab_size": 11}
         config = GPTConfig(**{**sizes, "mixing": mixing, **changes})
         assert config.num_parameters == sum(parameter.numel() for parameter in GPT(config).parameters())

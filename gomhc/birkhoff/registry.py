@@ -1,0 +1,170 @@
+"""The registry of mixings: their keys, the literature's names for them, and how text is resolved to a value.
+
+A mixing is written as a key or a name, with options behind a colon: `go`, `mhc-lite`, `go:expressivity=3`.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeVar
+
+from gomhc.birkhoff.parametrization import Parametrization
+
+PARAMETRIZATIONS: dict[str, type[Parametrization]] = {}
+"""Key -> class. Tests, tables and the command line run over it, so a registered method is covered by all of them."""
+
+DEFAULT_NUM_STREAMS = 4
+"""Streams of a mixing that is given as text, unless a number is given too (the paper's language models have four)."""
+NO_MIXING = "none"
+"""What the command line and recipes write for a single residual stream, so no mixing can be called that."""
+
+Class = TypeVar("Class", bound=type)
+
+
+class Setting(NamedTuple):
+    """What a name of the literature stands for: a class and some of its options."""
+
+    cls: type[Parametrization]
+    options: Mapping[str, Any]
+
+
+def named_settings() -> dict[str, Setting]:
+    """The literature's names of all registered methods (`go-s2`, `mhc-lite`, ...)."""
+    return {
+        name: Setting(cls, options) for cls in PARAMETRIZATIONS.values() for name, options in _own_names(cls).items()
+    }
+
+
+def register(cls: Class) -> Class:
+    """Add a subclass of :class:`gomhc.Parametrization` to `gomhc.PARAMETRIZATIONS`, under its `key` and its `names`.
+
+    Everything that takes a mixing as text then knows it. Use it as a decorator, above `@dataclass`.
+
+    Args:
+        cls: the class. It has a `key`, implements `num_logits` and `matrix`, and can be made from `num_streams` alone.
+            A class that is registered again, as when its module is reloaded, replaces its predecessor.
+
+    Returns:
+        The class itself.
+
+    Example::
+
+        >>> from dataclasses import dataclass
+        >>> @gomhc.register
+        ... @dataclass(frozen=True, kw_only=True)
+        ... class Uniform(gomhc.Parametrization):
+        ...     key = "uniform"
+        ...     num_logits = 0
+        ...     def matrix(self, logits):
+        ...         d = self.num_streams
+        ...         return logits.new_full((*logits.shape[:-1], d, d), 1 / d)
+        >>> connection = gomhc.HyperConnection(nn.Linear(8, 8), 8, "uniform")
+        >>> del gomhc.PARAMETRIZATIONS["uniform"]
+    """
+    if not isinstance(cls, type) or not issubclass(cls, Parametrization):
+        raise ValueError(f"expected a subclass of gomhc.Parametrization, got {cls!r}")
+    if cls.__abstractmethods__:
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise ValueError(f"{cls.__name__} does not implement {missing}; define it in the class")
+    _require_new_name(cls, "key", getattr(cls, "key", None))
+    for name in _own_names(cls):
+        _require_new_name(cls, "name", name)
+    for options in ({}, *_own_names(cls).values()):
+        _require_made(cls, options)
+    PARAMETRIZATIONS[cls.key] = cls
+    return cls
+
+
+def as_mixing(mixing: str | Parametrization, num_streams: int | None = None) -> Parametrization:
+    """Return the mixing that a person means.
+
+    Args:
+        mixing: a parametrization, which is returned as it is, or text: a key of `gomhc.PARAMETRIZATIONS` or a name of
+            the literature, with options behind a colon, as in ``"go:expressivity=3,rotation=givens"``. Options
+            override those that the name stands for.
+        num_streams: how many streams it mixes; by default 4, or those of the parametrization.
+    """
+    if isinstance(mixing, Parametrization):
+        if num_streams is not None and mixing.num_streams != num_streams:
+            raise ValueError(
+                f"num_streams={num_streams}, but {mixing} mixes {mixing.num_streams} streams; "
+                f"leave num_streams out, or make the mixing with num_streams={num_streams}"
+            )
+        return mixing
+    if not isinstance(mixing, str):
+        raise ValueError(f"mixing must be text such as 'go', or a value such as Orthostochastic(...), got {mixing!r}")
+    name, _, options = mixing.partition(":")
+    cls, defaults = _setting(name)
+    chosen = _options(options)
+    known = [field.name for field in fields(cls) if field.name != "num_streams"]
+    if unknown := [option for option in chosen if option not in known]:
+        raise ValueError(f"{name} has the options {', '.join(known)}, got {unknown[0]}")
+    return cls(num_streams=DEFAULT_NUM_STREAMS if num_streams is None else num_streams, **{**defaults, **chosen})
+
+
+def _setting(name: str) -> Setting:
+    if name in PARAMETRIZATIONS:
+        return Setting(PARAMETRIZATIONS[name], {})
+    if name in named_settings():
+        return named_settings()[name]
+    raise ValueError(
+        f"there is no mixing {name!r}; use one of the keys {', '.join(PARAMETRIZATIONS)}, or of the names "
+        f"{', '.join(named_settings())}; gomhc.register adds another"
+    )
+
+
+def _options(text: str) -> dict[str, Any]:
+    """`a=1,b=word,c=(2,3)` as a dictionary."""
+    try:
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+            call = ast.parse(f"f({text})", mode="eval").body
+        names = [keyword.arg for keyword in call.keywords] if isinstance(call, ast.Call) else [None]
+        if not isinstance(call, ast.Call) or call.args or None in names or len(set(names)) < len(names):
+            raise ValueError
+        return {str(keyword.arg): _option(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise ValueError(f"options must look like expressivity=3,rotation=givens, got {text!r}") from None
+
+
+def _option(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _own_names(cls: type[Parametrization]) -> Mapping[str, Mapping[str, Any]]:
+    """The names that the class itself defines: those of a base class stay the base's."""
+    return vars(cls).get("names", {})
+
+
+def _require_new_name(cls: type[Parametrization], kind: str, name: Any) -> None:
+    """Raise unless `name` can be written before a colon and no other class has it as its key or among its names."""
+    if not isinstance(name, str) or not name.isprintable() or not name or any(mark in name for mark in ":,= "):
+        raise ValueError(f"the {kind} of {cls.__name__} must be text without ':', ',', '=' and spaces, got {name!r}")
+    owners = {
+        NO_MIXING: None,
+        **PARAMETRIZATIONS,
+        **{other: setting.cls for other, setting in named_settings().items()},
+    }
+    owner = owners.get(name, cls)
+    if owner is None:
+        raise ValueError(f"the {kind} {name!r} of {cls.__name__} stands for no mixing at all; choose another")
+    settings = named_settings()
+    owner = PARAMETRIZATIONS.get(name) or (settings[name].cls if name in settings else cls)
+    if (owner.__module__, owner.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(
+            f"the {kind} {name!r} of {cls.__name__} is taken by {owner.__module__}.{owner.__qualname__}; choose another"
+        )
+
+
+def _require_made(cls: type[Parametrization], options: Mapping[str, Any]) -> None:
+    """Raise unless these options make a value."""
+    try:
+        cls(num_streams=DEFAULT_NUM_STREAMS, **options)
+    except Exception as error:
+        call = ", ".join(f"{name}={value!r}" for name, value in {"num_streams": DEFAULT_NUM_STREAMS, **options}.items())
+        raise ValueError(
+            f"{cls.__name__}({call}) must work, but raises {type(error).__name__}: {error}; "
+            f"give every other field a default"
+        ) from error
