@@ -10,7 +10,7 @@ import numpy as np
 from gomhc.lab.exhibits.curve_plots import curve_plot, legend
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot
 from gomhc.lab.exhibits.style import INK, new_figure
-from gomhc.lab.experiments.experiment import Experiment, Run, Scale
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.lab.experiments.stream_mixer import Optimizer
 from gomhc.lab.experiments.toy import ToyRun, ratio
 from gomhc.lab.results.claim import Claim, Finding, Rule
@@ -123,7 +123,7 @@ class Fig7(Experiment):
         colors = ("#0077BB", "#009988", "#EE7733", "#CC3311")
         for axes, optimizer in zip(panels, self.NAMES, strict=True):
             for color, noise in zip(colors, noises, strict=False):
-                where = {"optimizer": optimizer, "noise": noise}
+                where: Sizes = {"optimizer": optimizer, "noise": noise}
                 pair = [select(records, method=method, **where) for method in ("go-square-s2", "mhc-lite")]
                 if all(pair):
                     go, lite = (found[0].metrics["loss"] for found in pair)

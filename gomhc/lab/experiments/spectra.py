@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gomhc.birkhoff import Parametrization
 from gomhc.birkhoff.karpelevic import contains, polygon_excess
 from gomhc.birkhoff.registry import as_mixing
 from gomhc.birkhoff.spectral_reach import spectral_reach

@@ -115,4 +115,4 @@ def _file(module: str) -> Path:
 
 
 def _exists(module: str) -> bool:
-    return _file(module).is_file()
+    return _is_own(module) and _file(module).is_file()
