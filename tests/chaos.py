@@ -46,7 +46,7 @@ import gomhc.lab.cli
 from gomhc.lab.data import tokens
 from gomhc.lab.data.corpora import find
 from gomhc.lab.experiments import schedule
-from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.judge import evaluation
 from gomhc.lab.judge.answers import Scores
 from gomhc.lab.judge.judgement import Judgement
@@ -307,7 +307,7 @@ def ways_of_cache(recipe: Recipe) -> Iterator[Way]:
 
 
 def ways_of_records(folder: Path) -> Iterator[Way]:
-    (experiment,) = (experiment for experiment in EXPERIMENTS if experiment.name == "counts")
+    (experiment,) = (experiment for experiment in all_experiments() if experiment.name == "counts")
     task = schedule.tasks_of([experiment], "quick")[0]
     store = Records(folder / "records")
     assert forked(lambda: list(schedule.perform([task], store, 1))).code == 0

@@ -30,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "unchecked: runs without shape checks, by `pytest --unchecked`")
     if not config.getoption("--unchecked"):
         install_import_hook("gomhc", "shapes.check")  # before any test imports gomhc
+    from gomhc.lab import plugins
+
+    plugins.load()  # so that tests of the registry run over mixings from outside too
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

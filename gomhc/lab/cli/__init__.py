@@ -13,6 +13,7 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"the gomhc command needs {error.name}; install it with: pip install 'gomhc[cli]'")
 
+from gomhc.lab import plugins
 from gomhc.lab.cli import bench, doctor, exactness, inspect, judge, mistakes, reproduce, sample, train, version
 
 
@@ -44,12 +45,14 @@ for command in (
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, and a mistake of the user is one line."""
     with mistakes.one_line():
+        plugins.load()
         mistakes.parse(_parse, train.with_recipe(sys.argv[1:]))()
 
 
 def _parse(arguments: Sequence[str]) -> Callable[[], None]:
     return app.cli(
         prog="gomhc",
-        description="Exact doubly stochastic maps for multi-stream residual networks. GOMHC_DEBUG=1 shows tracebacks.",
+        description="Exact doubly stochastic maps for multi-stream residual networks. Environment: GOMHC_PLUGINS lists "
+        "Python files with mixings and experiments of your own; GOMHC_DEBUG=1 shows tracebacks.",
         args=arguments,
     )

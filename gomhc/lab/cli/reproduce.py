@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from gomhc.checks import require_choice, require_whole
 from gomhc.lab.cli.terminal import MOST_LINES, needs
 from gomhc.lab.experiments.experiment import Experiment, Scale
-from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.verdicts import judge
 from gomhc.lab.files import remove_unfinished, write_atomically
 from gomhc.lab.judge.judgement import FILE, Judgement
@@ -90,8 +90,8 @@ def _reproduce(
         print(f"damaged record: {problem}; running it again", file=sys.stderr)
     print(f"{len(planned.kept)} runs kept, {len(planned.to_do)} to do", file=sys.stderr)
     errors = _perform(schedule.perform(planned.to_do, store, jobs), planned.to_do)
-    records = schedule.complete(EXPERIMENTS, scale, store)
-    claims = [item.as_json() for item in judge(EXPERIMENTS, records)]
+    records = schedule.complete(all_experiments(), scale, store)
+    claims = [item.as_json() for item in judge(all_experiments(), records)]
     write_atomically(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
     if page_needs is not None:
         print(out / "claims.json")
@@ -124,7 +124,7 @@ def _write_page(
     made_from = reproduction.made_from(records, scale, judgement)
     if errors or not _ends_with(path, made_from):
         print("drawing the page", file=sys.stderr)
-        page = reproduction.report(EXPERIMENTS, records, scale, errors, judgement)
+        page = reproduction.report(all_experiments(), records, scale, errors, judgement)
         text = page.html(jobs) if path.suffix == ".html" else page.markdown()
         write_atomically(path, text if errors else f"{text.rstrip()}\n{made_from}")
     return path
@@ -136,7 +136,7 @@ def _ends_with(path: Path, remark: str) -> bool:
 
 def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
     """The experiments of these names that have runs, or all of them if there is no choice."""
-    runnable = [experiment for experiment in EXPERIMENTS if experiment.runs("quick")]
+    runnable = [experiment for experiment in all_experiments() if experiment.runs("quick")]
     if only is None:
         return runnable
     names = [experiment.name for experiment in runnable]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pkgutil import iter_modules
@@ -11,6 +12,12 @@ from types import ModuleType
 import gomhc.lab.experiments
 from gomhc.lab import plugins
 from gomhc.lab.experiments.experiment import Experiment
+
+
+@cache
+def all_experiments() -> tuple[Experiment, ...]:
+    """In the order of the page: main text, appendices, then what the paper does not have."""
+    return find_experiments([*_own_modules(), *plugins.load()])
 
 
 def find_experiments(modules: Iterable[ModuleType]) -> tuple[Experiment, ...]:
@@ -42,7 +49,3 @@ def _own_modules() -> Iterator[ModuleType]:
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         if module.name != __name__:
             yield import_module(module.name)
-
-
-EXPERIMENTS = find_experiments([*_own_modules(), *plugins.load()])
-"""In the order of the page: main text, appendices, then what the paper does not have."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 import torch
 
+from gomhc.lab import plugins
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.files import Damaged
 from gomhc.lab.results.code_version import code_version
@@ -124,6 +125,7 @@ def perform(to_do: Sequence[ScheduledRun], store: Store, jobs: int) -> Iterator[
 
 
 def _do(task: ScheduledRun, store: Store, threads: int, commit: str) -> Done:
+    plugins.load()  # this may be a process of its own
     before, threads = torch.get_num_threads(), task.run.num_threads or threads
     torch.set_num_threads(threads)
     started = time.perf_counter()

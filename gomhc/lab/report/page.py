@@ -1,4 +1,4 @@
-"""How does a report become one self-contained page? HTML or Markdown; light and dark, wide and on a phone.
+"""A report as one self-contained page, in HTML or Markdown, light and dark, for wide screens and phones.
 
 A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot`, a `Table` or a
 `Text`. Nothing on the page is loaded from elsewhere and there are no scripts: its own policy forbids both. Figures are
@@ -10,22 +10,26 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from html import escape
 from typing import Any
+from xml.etree import ElementTree
 
 import jinja2
 import matplotlib
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from gomhc.lab.exhibits.exhibit import Badge, Cell, Exhibit, Link, Plot, Text, Value
 from gomhc.lab.exhibits.style import INK, RC
 from gomhc.lab.workers import in_processes
 
-EMPHASIS_IN_HTML = {"": "{}", "bold": "<strong>{}</strong>", "underlined": "<u>{}</u>"}
-EMPHASIS_IN_MARKDOWN = {**EMPHASIS_IN_HTML, "bold": "**{}**"}  # which has nothing of its own that underlines
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+ElementTree.register_namespace("", SVG)
+ElementTree.register_namespace("xlink", XLINK)
+_LINK = re.compile(r"^#|url\(#")
+"""What stands before the id of another element, in an attribute."""
+EMPHASIS_IN_MARKDOWN = {"": "{}", "bold": "**{}**", "underlined": "<u>{}</u>"}  # Markdown itself underlines nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +62,8 @@ class Page:
             if isinstance(exhibit, Plot)
         }
         drawn = in_processes(svg, ((draw, name) for name, draw in plots.items()), jobs, in_order=True)
-        show = partial(_show_html, pictures=dict(zip(plots, drawn, strict=True)))
-        return _TEMPLATE.render(page=self, show=show, links=_html_links)
+        pictures = {name: Markup(picture) for name, picture in zip(plots, drawn, strict=True)}
+        return _TEMPLATE.render(page=self, pictures=pictures, kind=_kind, number=number)
 
     def markdown(self) -> str:
         """The same, with figures as images inside the text."""
@@ -89,52 +93,28 @@ def number(value: float) -> str:
 def svg(draw: Callable[[], Figure], name: str) -> str:
     """The drawing as an SVG element whose ids start with `name`, and whose ink is the text colour around it."""
     with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
-        buffer = io.StringIO()
-        draw().savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    return re.sub(r'(<svg[^>]*?) width="[^"]+"| height="[^"]+"(?=[^>]*viewBox)', r"\1", text, count=2)
+        buffer = io.BytesIO()
+        draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    image = ElementTree.fromstring(buffer.getvalue())
+    for attribute in ("width", "height"):  # the page says how wide a figure is
+        del image.attrib[attribute]
+    for metadata in image.findall(f"{{{SVG}}}metadata"):
+        image.remove(metadata)
+    for element in image.iter():
+        element.text = element.text and element.text.replace(INK, "currentColor")
+        for attribute, value in element.attrib.items():
+            own = f"{name}-{value}" if attribute == "id" else _LINK.sub(rf"\g<0>{name}-", value)
+            element.set(attribute, own.replace(INK, "currentColor"))
+    return ElementTree.tostring(image, encoding="unicode")
 
 
-def _show_html(exhibit: Exhibit, name: str, pictures: Mapping[str, str]) -> str:
-    caption = f"<figcaption>{escape(exhibit.caption)}</figcaption>" if exhibit.caption else ""
-    if isinstance(exhibit, Plot):
-        picture = f'<div class="plot" role="img" aria-label="{escape(exhibit.caption)}">{pictures[name]}</div>'
-        return f'<figure id="{name}">{picture}{caption}</figure>'
-    if isinstance(exhibit, Text):
-        return f'<figure id="{name}"><pre>{escape(exhibit.text)}</pre>{caption}</figure>'
-    title = f"<h3>{escape(exhibit.title)}</h3>" if exhibit.title else ""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in exhibit.header)
-    anchors = [f' id="{escape(anchor)}"' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
-    body = "".join(
-        f"<tr{anchor}>{''.join(_html_cell(cell, name) for cell, name in zip(row, exhibit.header, strict=True))}</tr>"
-        for row, anchor in zip(exhibit.rows, anchors, strict=True)
-    )
-    kind = ' class="wordy"' if exhibit.wordy else ""
-    table = f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    return f'<figure id="{name}">{title}{table}{caption}</figure>'
-
-
-def _html_cell(cell: Cell, title: str) -> str:
-    label = f' data-label="{escape(title)}"'
-    if cell is None:
-        return f"<td{label}></td>"
-    if isinstance(cell, bool | str):
-        return f"<td{label}>{escape(str(cell))}</td>"
-    if isinstance(cell, int | float):
-        return f'<td class="number"{label}>{number(cell)}</td>'
-    if isinstance(cell, Badge):
-        return f'<td{label}><span class="badge {escape(cell.tone)}">{escape(cell.text)}</span></td>'
-    if isinstance(cell, Value):
-        return f'<td class="value"{label}>{EMPHASIS_IN_HTML[cell.emphasis].format(escape(cell.text))}</td>'
-    return f"<td{label}>{_html_links([cell] if isinstance(cell, Link) else cell)}</td>"
-
-
-def _html_links(links: Sequence[Link]) -> str:
-    return ", ".join(f'<a href="#{escape(link.anchor)}">{escape(link.text)}</a>' for link in links)
+def _kind(value: Exhibit | Cell) -> str:
+    """What the template makes of an exhibit or of a cell."""
+    if isinstance(value, bool | str):
+        return "text"
+    if isinstance(value, int | float):
+        return "number"
+    return "links" if isinstance(value, Sequence) else type(value).__name__.lower()
 
 
 def _show_markdown(exhibit: Exhibit, name: str) -> str:

@@ -16,13 +16,15 @@ import pytest
 from browser import assert_sound, needs_chromium, open_page
 from judgements import judgement
 
-from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.experiment import Experiment
+from gomhc.lab.experiments.registry import all_experiments
+from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.judge.tables import all_tables
 from gomhc.lab.lock import lock
-from gomhc.lab.report.figures import EXHIBITS
 from gomhc.lab.results.claim import TRUE, Finding, Rule, Verdict
-from gomhc.lab.results.claims import BY_ID, CLAIMS, JUDGE_CLAIMS
 
+CLAIMS = {claim.id: claim for experiment in all_experiments() for claim in experiment.claims}
+RUNNABLE = [experiment for experiment in all_experiments() if experiment.runs("quick")]
 SMALL = ("depth", "counts")
 """Experiments of a few seconds: one with many runs of some length, one with tables and a figure."""
 
@@ -53,7 +55,7 @@ def out(tmp_path_factory):
 
 def test_every_claim_has_a_verdict_and_says_where_it_comes_from(out):
     claims = json.loads((out / "claims.json").read_text())
-    assert [claim["id"] for claim in claims] == list(BY_ID)
+    assert [claim["id"] for claim in claims] == list(CLAIMS)
     for claim in claims:
         assert {"id", "statement", "paper", "here", "verdict"} <= set(claim)
         assert claim["verdict"] in set(Verdict)
@@ -131,12 +133,12 @@ def test_judged_stories_are_a_section_of_the_page_and_their_claims_lead_to_it(ju
             assert emphasis.format(cell.text) in section
     assert "<strong>" in section
     assert "## Stories, judged by language models" in text
-    for claim in JUDGE_CLAIMS:
+    for claim in StoryScores.claims:
         assert f'href="#claim-{claim.id}"' in section
         row = html[html.index(f'<tr id="claim-{claim.id}">') :].partition("</tr>")[0]
         assert '<a href="#judge">judge</a>' in row
         assert Verdict.NOT_MEASURED in row  # other judges, prompts and models than the paper's decide nothing
-    assert text.count("[judge](#judge)") == len(JUDGE_CLAIMS)
+    assert text.count("[judge](#judge)") == len(StoryScores.claims)
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
@@ -243,7 +245,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path):
 
 def test_list_tells_every_experiment(tmp_path):
     printed = reproduce(tmp_path, "--list").stdout
-    assert [line.split()[0] for line in printed.splitlines()] == [experiment.name for experiment in EXPERIMENTS]
+    assert [line.split()[0] for line in printed.splitlines()] == [experiment.name for experiment in RUNNABLE]
 
 
 def test_unknown_experiment_is_answered_with_those_there_are(tmp_path):
@@ -254,26 +256,22 @@ def test_unknown_experiment_is_answered_with_those_there_are(tmp_path):
 
 
 def test_every_measured_claim_has_a_rule_and_an_experiment_and_every_other_a_reason():
-    names = {experiment.name for experiment in EXPERIMENTS}
-    assert len(BY_ID) == len(CLAIMS)
-    for claim in CLAIMS:
-        assert (claim.rule is None) == (claim.experiment is None)
-        assert claim.experiment is None or claim.experiment in names, claim.id
-        assert claim.measure
+    for experiment in all_experiments():
+        for claim in experiment.claims:
+            assert (claim.rule is None) == (experiment not in RUNNABLE), claim.id
+            assert claim.measure
 
 
 def test_every_experiment_is_shown_and_says_what_the_paper_says():
-    names = [experiment.name for experiment in EXPERIMENTS]
-    assert len(set(names)) == len(names)
-    assert set(names) == set(EXHIBITS)
-    for experiment in EXPERIMENTS:
+    for experiment in all_experiments():
         assert experiment.title
         assert len(experiment.paper) > 40
-        assert experiment.runs("quick")
+        shown = type(experiment).exhibits is not Experiment.exhibits
+        assert shown == (experiment in RUNNABLE)
 
 
 def test_verdict_follows_from_the_number_and_from_the_size():
-    claim = BY_ID["fig6-floor-go"]
+    claim = CLAIMS["fig6-floor-go"]
     assert claim.rule == Rule(0.98, 1.02)
     assert claim.verdict(Finding(1.0, ""), full_size=True) is Verdict.HOLDS
     assert claim.verdict(Finding(1.0, ""), full_size=False) is Verdict.HOLDS_AT_REDUCED_SCALE

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 import torch
 
+from gomhc.birkhoff import Average, Kronecker
 from gomhc.birkhoff.karpelevic import polygon_excess
+from gomhc.birkhoff.registry import PARAMETRIZATIONS, as_mixing, named_settings
+from gomhc.birkhoff.rotations import ROTATIONS
+from gomhc.lab.exhibits.exhibit import Plot
+from gomhc.lab.exhibits.style import RC
 from gomhc.lab.experiments import learning_rate
 from gomhc.lab.experiments.experiment import Experiment, Run
-from gomhc.lab.experiments.karpelevic import pair_excess
-from gomhc.lab.experiments.kromhc import distance_outside
-from gomhc.lab.experiments.learners import LEARNERS
-from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.fig2 import pair_excess
+from gomhc.lab.experiments.kromhc import average_of, distance_outside, product_of
+from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.spectra import outside_hypocycloid
 from gomhc.lab.experiments.three_cycle import NUM_CELLS, covered_share, grid_counts, project
-from gomhc.lab.experiments.toy import ToyRun, describe, first_below, log_spaced
-from gomhc.lab.report.figures import EXHIBITS
-from gomhc.lab.report.page import Plot
-from gomhc.lab.report.style import RC
-from gomhc.lab.results.claims import BY_ID
+from gomhc.lab.experiments.toy import ToyRun, describe, first_below, log_spaced, published_start
 from gomhc.lab.results.record import Record
 
 NAMES = (
@@ -38,7 +38,7 @@ TINY: dict[str, Any] = {"num_targets": 3, "num_epochs": None, "num_samples": 20,
 
 
 def named(name: str) -> Experiment:
-    return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
+    return next(experiment for experiment in all_experiments() if experiment.name == name)
 
 
 def tiny(run: Run, epochs: int = 12) -> Run:
@@ -74,11 +74,10 @@ def test_tiny_runs_give_finite_records_findings_with_claims_and_figures(name: st
     assert all(finite(record.metrics) for record in records)
     found = experiment.findings(records)
     assert found
-    for claim, finding in found.items():
-        assert BY_ID[claim].experiment == name
-        assert finding.text
+    assert found.keys() <= {claim.id for claim in experiment.claims}
+    assert all(finding.text for finding in found.values())
     with matplotlib.rc_context(RC):
-        for exhibit in EXHIBITS[name](records):
+        for exhibit in experiment.exhibits(records):
             if isinstance(exhibit, Plot):
                 exhibit.draw().canvas.draw()  # type: ignore[no-untyped-call]
             else:
@@ -93,7 +92,7 @@ def test_findings_and_figures_stand_records_that_are_not_there_yet(name: str) ->
     records = [record_of(name, tiny(first))]
     experiment.findings(records)
     with matplotlib.rc_context(RC):
-        for exhibit in EXHIBITS[name](records):
+        for exhibit in experiment.exhibits(records):
             if isinstance(exhibit, Plot):
                 exhibit.draw()
 
@@ -105,34 +104,51 @@ def test_every_claim_of_an_experiment_is_one_that_it_can_find(name: str) -> None
     runs = experiment.runs("laptop")
     assert len(set(runs)) == len(runs)
     assert all(run.cost >= 0 for run in runs)
-    assert [claim for claim in BY_ID.values() if claim.experiment == name]
+    assert experiment.claims
 
 
-@pytest.mark.parametrize("method", LEARNERS)
-def test_every_learner_learns(method: str) -> None:
-    streams = {"kromhc-of-3": 9, "kromhc-of-5": 5, "kromhc-of-6": 6}.get(method, 4)
-    epochs = 0 if method == "identity" else 40
-    metrics = ToyRun(method=method, num_streams=streams, num_targets=3, num_epochs=epochs, learning_rate=0.02).execute()
-    assert metrics["final"] < metrics["first"] or method == "identity"
+MIXINGS = [*PARAMETRIZATIONS, *named_settings(), *(f"go:rotation={name}" for name in ROTATIONS)]
+
+
+@pytest.mark.parametrize("method", [name for name in MIXINGS if as_mixing(name).num_logits > 0])
+def test_every_mixing_of_the_registry_learns_the_toy_task(method: str) -> None:
+    metrics = ToyRun(method=method, num_targets=3, num_epochs=40, learning_rate=0.02).execute()
+    assert metrics["final"] < metrics["first"]
+
+
+@pytest.mark.parametrize(("factor", "num_streams"), [(2, 8), (3, 9), (4, 16), (5, 25)])
+def test_products_of_factors_of_one_size_are_named_after_them(factor: int, num_streams: int) -> None:
+    mixing = as_mixing(product_of(factor, num_streams), num_streams)
+    assert isinstance(mixing, Kronecker)
+    assert {part.num_streams for part in mixing.parts} == {factor}
+
+
+def test_averages_are_named_after_their_number_of_terms() -> None:
+    assert as_mixing(average_of(3)) == Average(num_streams=4, num_terms=3, term=Kronecker(num_streams=4))
+
+
+def test_starts_of_toy_runs_are_those_of_the_published_code() -> None:
+    starts = {name: published_start(as_mixing(name)) for name in ("go-square-s2", "go-s2", "mhc", "mhc-linear")}
+    assert starts == {"go-square-s2": "uniform", "go-s2": "difference", "mhc": "normal", "mhc-linear": "uniform"}
 
 
 def test_same_seed_gives_bitwise_the_same_record_and_another_seed_does_not() -> None:
     def losses(seed: int) -> list[float]:
-        return ToyRun(method="go-s2", num_targets=3, num_epochs=20, seed=seed).execute()["loss"]
+        return ToyRun(method="go-square-s2", num_targets=3, num_epochs=20, seed=seed).execute()["loss"]
 
     assert losses(0) == losses(0)
     assert losses(0) != losses(1)
 
 
 def test_who_never_reaches_the_least_loss_is_compared_by_the_epochs_it_had() -> None:
-    both = learning_rate.compare({"go-s2": (20, 0.1), "mhc-lite": (30, 0.3)}, 5000)
+    both = learning_rate.compare({"go-square-s2": (20, 0.1), "mhc-lite": (30, 0.3)}, 5000)
     assert both.value == 1.5
-    assert both.text == "1.5 times; epochs at the best rate: go-s2 20 (η = 0.1), mhc-lite 30 (η = 0.3)"
-    lite = learning_rate.compare({"go-s2": (20, 0.1), "mhc-lite": None}, 5000)
+    assert both.text == "1.5 times; epochs at the best rate: go-square-s2 20 (η = 0.1), mhc-lite 30 (η = 0.3)"
+    lite = learning_rate.compare({"go-square-s2": (20, 0.1), "mhc-lite": None}, 5000)
     assert lite.value == 250
     assert lite.text.startswith("more than 250.0 times; ")
     assert lite.text.endswith("mhc-lite not in 5,000 at any rate")
-    go = learning_rate.compare({"go-s2": None, "mhc-lite": (30, 0.3)}, 5000)
+    go = learning_rate.compare({"go-square-s2": None, "mhc-lite": (30, 0.3)}, 5000)
     assert go.value == 30 / 5000
     assert go.text.startswith("less than 0.0 times; ")
 

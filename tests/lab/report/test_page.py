@@ -7,9 +7,10 @@ import re
 import pytest
 from browser import assert_sound, needs_chromium, open_page
 
-from gomhc.lab.experiments.methods import METHODS
-from gomhc.lab.report.page import Badge, Link, Page, Plot, Section, Table, Text, Value, number, svg
-from gomhc.lab.report.style import INK, LOOKS, line, new_figure
+from gomhc.birkhoff.registry import as_mixing, named_settings
+from gomhc.lab.exhibits.exhibit import Badge, Link, Plot, Table, Text, Value
+from gomhc.lab.exhibits.style import INK, LOOKS, line, new_figure
+from gomhc.lab.report.page import Page, Section, number, svg
 
 
 def draw():
@@ -113,5 +114,11 @@ def test_numbers_are_short(value, shown):
 
 
 def test_every_method_has_a_colour_of_its_own():
-    colours = [LOOKS[name].color for name in METHODS]
+    names = [name for name in named_settings() if "square" not in name] + ["transportation", "identity"]
+    colours = [LOOKS[name].color for name in names]
     assert len(set(colours)) == len(colours)
+
+
+def test_every_look_is_that_of_a_mixing():
+    for name in LOOKS.keys() - {"none", "go-softmax"}:
+        assert as_mixing(name)

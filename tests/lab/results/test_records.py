@@ -11,7 +11,7 @@ import torch
 
 from gomhc.lab.experiments import schedule
 from gomhc.lab.experiments.experiment import Experiment, Run
-from gomhc.lab.experiments.registry import EXPERIMENTS
+from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.files import Damaged, seal, unseal
 from gomhc.lab.results import code_version
 from gomhc.lab.results.record import Store, only, select
@@ -45,7 +45,7 @@ class Halves(Experiment):
 
 
 def task(number):
-    return schedule.Task("halves", Half(number=number), "version")
+    return schedule.ScheduledRun("halves", Half(number=number), "version")
 
 
 def test_record_that_is_kept_is_loaded_and_not_made_again(tmp_path):
@@ -118,7 +118,9 @@ def test_run_has_the_threads_that_it_asks_for(tmp_path):
             return {"threads": torch.get_num_threads()}
 
     before = torch.get_num_threads()
-    (done,) = schedule.perform([schedule.Task("threads", Threads(wanted=3), "version")], Store(tmp_path), jobs=1)
+    (done,) = schedule.perform(
+        [schedule.ScheduledRun("threads", Threads(wanted=3), "version")], Store(tmp_path), jobs=1
+    )
     assert done.record.metrics == {"threads": 3}
     assert done.record.device.endswith(", 3 threads")
     assert torch.get_num_threads() == before
@@ -162,7 +164,7 @@ def test_records_are_selected_by_their_configuration(tmp_path):
 
 def test_every_run_is_keyed_by_what_json_holds():
     for scale in ("quick", "laptop", "paper"):
-        tasks = schedule.tasks_of(EXPERIMENTS, scale)
+        tasks = schedule.tasks_of(all_experiments(), scale)
         assert len({(task.experiment, task.key) for task in tasks}) == len(tasks)
         for each in tasks:
             assert each.run.cost >= 0
@@ -183,15 +185,19 @@ def sources(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "before", "after", "changes"),
     [
-        ("experiments/depth.py", "DEPTH = 32", "DEPTH = 33", True),
+        ("lab/experiments/depth.py", "DEPTH = 32", "DEPTH = 33", True),
         ("birkhoff/samplers.py", "torch.linalg.qr(gaussian).Q", "gaussian", True),
         ("kernels/native/lanes.h", "constexpr int TILE", "constexpr short TILE", True),
-        ("experiments/depth.py", "DEPTH = 32", "DEPTH = 32  # layers", False),
-        ("experiments/depth.py", '"""Do far layers', '"""Whether far layers', False),
-        ("experiments/depth.py", "after 16 layers, s = 1", "at depth 16 with s = 1", False),
-        ("experiments/counts.py", "LARGEST_LITE = 8", "LARGEST_LITE = 7", False),
-        ("report/page.py", "import base64", "import base64, os", False),
-        ("results/record.py", "import hashlib", "import hashlib, re", False),
+        ("lab/experiments/depth.py", "DEPTH = 32", "DEPTH = 32  # layers", False),
+        ("lab/experiments/depth.py", '"""Do far layers', '"""Whether far layers', False),
+        ("lab/experiments/depth.py", "after 16 layers, s = 1", "at depth 16 with s = 1", False),
+        ("lab/experiments/depth.py", "Rule(at_most=1e-2)", "Rule(at_most=1e-3)", False),
+        ("lab/experiments/depth.py", "matrices in the product", "depth", False),
+        ("lab/experiments/depth.py", "import line, new_figure", "import INK, line, new_figure", False),
+        ("lab/exhibits/style.py", "#33BBEE", "#33BBEF", False),
+        ("lab/experiments/counts.py", "LARGEST_LITE = 8", "LARGEST_LITE = 7", False),
+        ("lab/report/page.py", "import base64", "import base64, os", False),
+        ("lab/results/record.py", "import hashlib", "import hashlib, re", False),
     ],
 )
 def test_version_changes_with_what_numbers_depend_on_and_with_nothing_else(sources, file, before, after, changes):

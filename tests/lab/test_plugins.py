@@ -1,0 +1,188 @@
+"""A mixing and an experiment from outside of the package are one file each, and the whole laboratory knows them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from browser import assert_sound, needs_chromium, open_page
+
+ROOT = Path(__file__).parents[2]
+
+MIXING = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+import gomhc
+
+
+@gomhc.register
+@dataclass(frozen=True, kw_only=True)
+class Lazy(gomhc.Parametrization):
+    \"\"\"B = w I + (1 - w) J / d with w = sigmoid(z): each stream keeps a share, and all share the rest.\"\"\"
+
+    key: ClassVar[str] = "lazy"
+    names: ClassVar = {"lazy-walk": {"initial_leak": 0.2}}
+
+    @property
+    def num_logits(self):
+        return 1
+
+    def matrix(self, logits):
+        d = self.num_streams
+        kept = logits.sigmoid()[..., None]
+        identity = torch.eye(d, dtype=logits.dtype, device=logits.device)
+        return kept * identity + (1 - kept) / d
+"""
+
+EXPERIMENT = """
+from dataclasses import dataclass
+
+import gomhc
+from gomhc.birkhoff.registry import as_mixing
+from gomhc.lab.exhibits.exhibit import Plot
+from gomhc.lab.exhibits.style import line, new_figure
+from gomhc.lab.experiments.experiment import Experiment, Run
+from gomhc.lab.results.claim import Claim, Finding, Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceRun(Run):
+    method: str
+
+    def execute(self):
+        mixing = as_mixing(self.method)
+        return {"traces": [float(mixing(mixing.initial_logits()).trace()) for _ in range(3)]}
+
+
+class Traces(Experiment):
+    name = "traces"
+    title = "Traces at the start"
+    paper = "The paper does not say how large the trace of a mixing matrix is at the start."
+    claims = (Claim("trace-large", "beyond the paper", "none", "Traces are large.", "Smallest.", Rule(at_least=3)),)
+
+    def runs(self, scale):
+        return [TraceRun(method=method) for method in ("go", "lazy", "lazy-walk")]
+
+    def findings(self, records):
+        smallest = min(min(record.metrics["traces"]) for record in records)
+        return {"trace-large": Finding(smallest, f"{smallest:.2f}")}
+
+    def exhibits(self, records):
+        return [Plot(draw=lambda: self._draw(records), caption="Traces of three draws.")]
+
+    def _draw(self, records):
+        figure = new_figure()
+        axes = figure.subplots()
+        for record in records:
+            axes.plot(record.metrics["traces"], **line(record.configuration["method"]))
+        axes.legend()
+        return figure
+"""
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("outside")
+    files = {"lazy_mixing.py": MIXING, "traces_experiment.py": EXPERIMENT}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return os.pathsep.join(str(folder / name) for name in files)
+
+
+def run(plugins: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *map(str, arguments)]
+    environment = {**os.environ, "GOMHC_PLUGINS": plugins}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment, cwd=ROOT)
+
+
+def gomhc(plugins: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return run(plugins, "-m", "gomhc", *arguments)
+
+
+@pytest.fixture(scope="module")
+def reproduction(plugins: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reproduction")
+    done = gomhc(plugins, "reproduce", "--only", "traces", "--jobs", 2, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_an_outside_experiment_is_listed_on_the_command_line(plugins: str) -> None:
+    last = gomhc(plugins, "reproduce", "--list").stdout.splitlines()[-1]
+    assert last.split() == ["traces", "3", "runs", "Traces", "at", "the", "start"]
+
+
+def test_an_outside_experiment_has_its_verdict_among_the_claims(reproduction: Path) -> None:
+    (claim,) = [c for c in json.loads((reproduction / "claims.json").read_text()) if c["id"] == "trace-large"]
+    assert claim["verdict"] == "holds"
+    assert claim["value"] == pytest.approx(3.2, abs=1e-3)  # d (1 - leak) of lazy-walk
+
+
+@needs_chromium
+def test_an_outside_experiment_and_mixing_are_on_the_page(reproduction: Path, tmp_path: Path) -> None:
+    html = (reproduction / "report.html").read_text()
+    section = html[html.index('<section id="traces">') :].partition("</section>")[0]
+    assert "Traces of three draws." in section
+    assert "lazy-walk" in section
+    assert_sound(open_page(html, tmp_path))
+
+
+def test_records_of_an_outside_experiment_are_kept_until_a_file_of_it_changes(plugins: str, reproduction: Path) -> None:
+    again = gomhc(plugins, "reproduce", "--only", "traces", "--out", reproduction)
+    assert "3 runs kept, 0 to do" in again.stderr
+    mixing = Path(plugins.split(os.pathsep)[0])
+    mixing.write_text(MIXING.replace("logits.sigmoid()", "(2 * logits).sigmoid()"))
+    try:
+        changed = gomhc(plugins, "reproduce", "--only", "traces", "--out", reproduction)
+        assert "0 runs kept, 3 to do" in changed.stderr
+    finally:
+        mixing.write_text(MIXING)
+
+
+def test_an_outside_mixing_is_in_the_table_of_methods(plugins: str) -> None:
+    done = gomhc(plugins, "exactness", "--seconds", 0)
+    assert done.returncode == 0, done.stderr
+    assert sum(line.split()[1:3] == ["lazy", "│"] for line in done.stdout.splitlines()) == 4, done.stdout
+
+
+def test_an_outside_mixing_trains_and_its_run_is_read_again(plugins: str, tmp_path: Path) -> None:
+    sizes = ("--num-layers=1", "--num-heads=1", "--num-channels=16", "--context-length=16", "--batch-size=2")
+    done = gomhc(plugins, "train", "--mixing", "lazy-walk", "--steps", 2, "--out", tmp_path / "run", *sizes)
+    assert done.returncode == 0, done.stderr
+    assert gomhc(plugins, "sample", tmp_path / "run", "--max-tokens", 5).returncode == 0
+    forgotten = gomhc("", "sample", tmp_path / "run", "--max-tokens", 5)
+    assert forgotten.returncode == 1
+    assert "there is no mixing 'lazy-walk'" in forgotten.stderr
+    assert "Traceback" not in forgotten.stderr
+
+
+def test_the_tests_of_the_registry_run_over_an_outside_mixing(plugins: str) -> None:
+    files = [f"tests/birkhoff/test_{name}.py" for name in ("polytope", "gradients")]
+    done = run(plugins, "-m", "pytest", "-q", "-k", "lazy", "-p", "no:cacheprovider", *files)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 50
+
+
+@pytest.mark.parametrize("listed", ["nothing.py", "folder", "json.py"])
+def test_what_is_no_plugin_is_refused_in_one_line(tmp_path: Path, listed: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "json.py").touch()
+    done = gomhc(str(tmp_path / listed), "reproduce", "--list")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: GOMHC_PLUGINS ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_two_experiments_of_one_name_are_refused(plugins: str, tmp_path: Path) -> None:
+    (tmp_path / "traces_twice.py").write_text(EXPERIMENT)
+    done = gomhc(os.pathsep.join((plugins, str(tmp_path / "traces_twice.py"))), "reproduce", "--list")
+    assert done.returncode == 1
+    assert "two experiments have the name 'traces', in traces_experiment and traces_twice" in done.stderr
