@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gomhc.birkhoff.measures import composite, marginal_error
-from gomhc.kernels.orthostochastic import cayley, skew
+from gomhc.kernels.plain_map import cayley, skew
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.experiments.methods import METHODS
 from gomhc.lab.results.claim import Finding

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gomhc.birkhoff import Orthostochastic
-from gomhc.kernels.orthostochastic import blockwise_squared_norm
+from gomhc.kernels.plain_map import blockwise_squared_norm
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.experiments.methods import METHODS
 from gomhc.lab.results.claim import Finding
