@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gomhc import inspection, kernels, models, statistics
@@ -22,14 +23,14 @@ from gomhc.birkhoff import (
     Unistochastic,
     register,
 )
+from gomhc.integrations.architectures import Architecture, register_architecture
+from gomhc.integrations.deepseek_v4 import SinkhornV4, swap_mixing
 from gomhc.integrations.parametrize import doubly_stochastic
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 
 if TYPE_CHECKING:
-    from gomhc.integrations.architectures import Architecture, register_architecture
     from gomhc.integrations.checkpoints import from_pretrained
-    from gomhc.integrations.swap_mixing import swap_mixing
     from gomhc.integrations.upcycle import upcycle
 
 __all__ = [
@@ -47,13 +48,13 @@ __all__ = [
     "Promise",
     "Residual",
     "Sinkhorn",
+    "SinkhornV4",
     "Transportation",
     "Unconstrained",
     "Unistochastic",
     "__version__",
     "doubly_stochastic",
     "expand",
-    "from_pretrained",
     "inspection",
     "kernels",
     "models",
@@ -63,17 +64,13 @@ __all__ = [
     "register_architecture",
     "statistics",
     "swap_mixing",
-    "upcycle",
 ]
 
-_WITH_TRANSFORMERS = {
-    "Architecture": "architectures",
-    "from_pretrained": "checkpoints",
-    "register_architecture": "architectures",
-    "swap_mixing": "swap_mixing",
-    "upcycle": "upcycle",
-}
+_WITH_TRANSFORMERS = {"from_pretrained": "checkpoints", "upcycle": "upcycle"}
 """Names that need gomhc[hf], and the module that has each: imported when they are first asked for."""
+
+if find_spec("transformers") is not None:  # or `from gomhc import *` would fail for want of it
+    __all__ += ["from_pretrained", "upcycle"]
 
 
 def __getattr__(name: str) -> Any:

@@ -74,7 +74,7 @@ def fuzz_map(rng, worst):
     import torch
 
     from gomhc.kernels import ops
-    from gomhc.kernels.orthostochastic import orthostochastic
+    from gomhc.kernels.plain_map import orthostochastic
 
     d, s = rng.choice(
         [(1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (8, 1)]
@@ -99,7 +99,7 @@ def fuzz_read(rng, worst):
     import torch
 
     from gomhc.kernels import ops
-    from gomhc.kernels.streams import read_dynamic
+    from gomhc.kernels.plain_streams import read_dynamic
 
     count, d, c, p = rng.randrange(0, 40), rng.randrange(1, 9), rng.randrange(1, 70), rng.randrange(0, 30)
     k = 2 * d + p
@@ -119,7 +119,7 @@ def fuzz_write(rng, worst):
     import torch
 
     from gomhc.kernels import ops
-    from gomhc.kernels.streams import write
+    from gomhc.kernels.plain_streams import write
 
     count, d, c = rng.randrange(0, 40), rng.randrange(1, 20), rng.randrange(1, 70)
     inputs = [strided(torch.randn(shape), rng) for shape in ((count, d, c), (count, d, d), (count, d), (count, c))]

@@ -22,6 +22,11 @@ def from_description(description: Mapping[str, Any]) -> Parametrization:
     key = description.get("key")
     if key not in PARAMETRIZATIONS:
         raise ValueError(f"expected the key of a parametrization ({', '.join(PARAMETRIZATIONS)}), got {key!r}")
+    known = [field.name for field in fields(PARAMETRIZATIONS[key])]
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(
+            f"{key} has the fields {', '.join(known)}, got {', '.join(unknown)}; another version of gomhc wrote this"
+        )
     return PARAMETRIZATIONS[key](**options)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
-from gomhc.kernels.orthostochastic import saturated
+from gomhc.kernels.plain_map import saturated
 from gomhc.shapes import Float
 
 EPSILON = 1e-8

@@ -19,7 +19,7 @@ from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
 from gomhc.checks import require_choice
-from gomhc.kernels.orthostochastic import blockwise_squared_norm, saturated
+from gomhc.kernels.plain_map import blockwise_squared_norm, saturated
 from gomhc.shapes import Float
 
 MOST_ROWS = 512

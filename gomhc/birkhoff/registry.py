@@ -111,8 +111,8 @@ def _setting(name: str) -> Setting:
     if name in named_settings():
         return named_settings()[name]
     raise ValueError(
-        f"there is no mixing {name!r}; use one of the keys {', '.join(PARAMETRIZATIONS)}, or of the names "
-        f"{', '.join(named_settings())}; gomhc.register adds another"
+        f"the mixing must be one of {', '.join(PARAMETRIZATIONS)}, or of the literature's names "
+        f"{', '.join(named_settings())}, got {name!r}; gomhc.register adds one"
     )
 
 

@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gomhc.kernels.orthostochastic import cayley as cayley_transform
-from gomhc.kernels.orthostochastic import polish, skew, upper_triangle
+from gomhc.kernels.plain_map import cayley as cayley_transform
+from gomhc.kernels.plain_map import polish, skew, upper_triangle
 from gomhc.shapes import Float
 
 RotationName = Literal["cayley", "exponential", "householder", "givens"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
-from gomhc.kernels.orthostochastic import blockwise_squared_norm
+from gomhc.kernels.plain_map import blockwise_squared_norm
 from gomhc.shapes import Float
 
 Matrices = Float[Tensor, "num_samples d d"]

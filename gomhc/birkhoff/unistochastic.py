@@ -16,7 +16,7 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import near_identity_rotation, require_expressivity
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
-from gomhc.kernels.orthostochastic import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
+from gomhc.kernels.plain_map import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
 from gomhc.shapes import Float
 
 

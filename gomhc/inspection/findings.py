@@ -1,4 +1,4 @@
-"""What stands out in an inspection? Plain sentences, each with the number that it rests on."""
+"""What stands out in an inspection, as plain sentences with the numbers that they rest on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found out about the streams of a model? Numbers for every connection, in the order of the forward pass.
+"""The result of an inspection: numbers for every connection, in the order of the forward pass.
 
 depth = number of connections, d = num_streams
 """

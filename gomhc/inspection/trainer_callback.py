@@ -1,4 +1,4 @@
-"""How does the Trainer of transformers log what the streams do?"""
+"""A callback that lets the Trainer of transformers log what the streams do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gomhc.inspection.inspect import inspect
+from gomhc.inspection.inspect_model import inspect
 
 
 class InspectionCallback(TrainerCallback):

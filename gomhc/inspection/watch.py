@@ -1,4 +1,4 @@
-"""Which streams and coefficients does a model have while it computes? They are watched, and nothing is changed.
+"""Watching a model compute: the streams and coefficients of each hyper-connection, with nothing changed.
 
 Any model will do that holds our `Coefficients` (the GPT, upcycled models, swapped ones) or hyper-connections in
 DeepSeek-V4's form. d = num_streams, c = channels
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from gomhc.integrations.deepseek_v4 import is_deepseek_v4, to_coefficients
-from gomhc.kernels import streams as plain
+from gomhc.integrations.deepseek_v4 import is_deepseek_v4, replaced_forward
+from gomhc.kernels import plain_streams
 from gomhc.layers import Coefficients
 from gomhc.shapes import Float
 
@@ -23,8 +24,10 @@ class Seen(NamedTuple):
 
     name: str
     streams: Float[Tensor, "*batch d c"]
-    logits: tuple[Tensor, Tensor, Tensor]
-    """Of read, write and mix, before the sigmoids and the parametrization."""
+    logits: Float[Tensor, "*#batch size"]
+    """Of read, write and mix in turn, before the sigmoids and the mixing."""
+    sizes: tuple[int, int, int]
+    """How many logits are for read, write and mix."""
     read: Float[Tensor, "*#batch d"]
     write: Float[Tensor, "*#batch d"]
     mix: Float[Tensor, "*#batch d d"]
@@ -32,7 +35,7 @@ class Seen(NamedTuple):
 
 @contextmanager
 def watch(model: nn.Module) -> Iterator[list[Seen]]:
-    """A list that fills while the model computes: what each connection saw when it was first called.
+    """Yield a list that fills while the model computes: what each connection saw when it was first called.
 
     Meanwhile the connections compute by the plain equations instead of the fused kernels.
     """
@@ -44,12 +47,11 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
         setattr(module, method, function)  # on the instance, in front of the class's own
 
     for name, module in model.named_modules():
+        read = partial(_watched_read, _short(name), seen)
         if isinstance(module, Coefficients):
-            replace(module, "read", _watched_read(_short(name), module, seen))
+            replace(module, "read", partial(read, module))
         elif is_deepseek_v4(module):
-            # Hooks of accelerate replace `forward` by a function that calls `_old_forward`.
-            method = "_old_forward" if "_old_forward" in vars(module) else "forward"
-            replace(module, method, _watched_deepseek_v4(_short(name), module, seen))
+            replace(module, *replaced_forward(module, read))
     if not watched:
         raise ValueError(
             f"{type(model).__name__} has no hyper-connections to look at; "
@@ -66,32 +68,16 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
 
 
 def _watched_read(
-    name: str, coefficients: Coefficients, seen: list[Seen]
-) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
+    name: str, seen: list[Seen], coefficients: Coefficients, streams: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """`Coefficients.read` that leaves what it computes in `seen`, the first time."""
-
-    def read(streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits = coefficients.logits(streams).split(coefficients.sizes, dim=-1)
-        weights = logits[0].sigmoid() + coefficients.read_offset
-        found = Seen(name, streams, logits, weights, 2 * logits[1].sigmoid(), coefficients.parametrization(logits[2]))
-        if all(name != other.name for other in seen):
-            seen.append(found)
-        return plain.read(streams, weights), found.write, found.mix
-
-    return read
-
-
-def _watched_deepseek_v4(
-    name: str, module: nn.Module, seen: list[Seen]
-) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
-    """The forward of a hyper-connection of DeepSeek-V4; its `comb` is the transpose of mix."""
-
-    def forward(hidden_streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        read = _watched_read(name, to_coefficients(module), seen)  # now: a hook may bring the weights just before
-        collapsed, write, mix = read(hidden_streams)
-        return write, mix.mT, collapsed
-
-    return forward
+    logits = coefficients.logits(
+        streams
+    ).clone()  # or static ones would be the bias, which has the gradient of all calls
+    read, write, mix = coefficients.from_logits(logits)
+    if all(name != other.name for other in seen):
+        seen.append(Seen(name, streams, logits, coefficients.sizes, read, write, mix))
+    return plain_streams.read(streams, read), write, mix
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which modules of a decoder layer are added to the residual stream? One entry for each family of transformers.
+"""How the decoder layers of transformers are built: one entry for each family of models.
 
 A layer is x <- x + F_1(x), then x <- x + F_2(x), ..., and each F is a chain of the layer's own modules.
 """
@@ -21,7 +21,22 @@ def _never(config: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """How the decoder layers of a family are built."""
+    """How the decoder layers of a family of models are built.
+
+    Args:
+        branches: what is added to the residual stream, in order: a name, and the chain of modules that makes it.
+        attention: the module that gets the layer's further arguments (mask, positions, cache).
+        layers: the list of decoder layers in the model's body, `model.base_model`.
+        not_for_attention: arguments of the layer that its attention is not given.
+        is_parallel: whether, by the model's configuration, all branches see the same x and are added at once.
+
+    Example::
+
+        >>> architecture = gomhc.Architecture(branches={
+        ...     "attention": ("input_layernorm", "self_attn"),
+        ...     "feed_forward": ("post_attention_layernorm", "mlp"),
+        ... })
+    """
 
     branches: Mapping[str, Chain]
     """What is added to the residual stream, in order: a name, and the chain of modules that makes it."""
@@ -43,9 +58,9 @@ class Architecture:
     def check(self, layer: nn.Module) -> None:
         """Every module of the layer must be in one of the chains, or something it computes would be lost."""
         known = {name for chain in self.branches.values() for name in chain}
-        found = {name for name, _ in layer.named_children()}
-        if known != found:
-            missing, unknown = sorted(known - found), sorted(found - known)
+        present = {name for name, _ in layer.named_children()}
+        if known != present:
+            missing, unknown = sorted(known - present), sorted(present - known)
             raise ValueError(
                 f"{type(layer).__name__} is not built as its architecture says: "
                 f"{f'it has no {missing}; ' if missing else ''}{f'no branch has its {unknown}; ' if unknown else ''}"
@@ -103,14 +118,20 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def register_architecture(model_type: str, architecture: Architecture) -> None:
-    """Teach `gomhc.upcycle` another family: `model_type` is what `model.config.model_type` says.
-
-        register_architecture("my_model", Architecture(branches={
-            "attention": ("input_layernorm", "self_attn"),
-            "feed_forward": ("post_attention_layernorm", "mlp"),
-        }))
+    """Teach `gomhc.upcycle` another family of models.
 
     Compare the logits of a model and of its upcycled copy: they are the same up to rounding, or the entry is wrong.
+
+    Args:
+        model_type: what `model.config.model_type` says.
+        architecture: how the model's layers are built.
+
+    Example::
+
+        >>> gomhc.register_architecture("my_model", gomhc.Architecture(branches={
+        ...     "attention": ("input_layernorm", "self_attn"),
+        ...     "feed_forward": ("post_attention_layernorm", "mlp"),
+        ... }))
     """
     ARCHITECTURES[model_type] = architecture
 

@@ -1,4 +1,4 @@
-"""How is a model of transformers that gomhc has changed saved, and loaded again?
+"""Saving and loading of models of transformers that gomhc has changed.
 
 `config.json` says what was done (`gomhc`), under a model type of its own (`gomhc_llama` for a llama). So transformers
 alone refuses the checkpoint, instead of leaving the streams out without a word. The weights are as `save_pretrained`
@@ -40,8 +40,8 @@ AUTO_CLASSES: tuple[Any, ...] = (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
-KINDS = ("upcycle", "swap_mixing")
-"""What can be done to a model: modules beside this one, whose `rebuild(model, description)` does it again."""
+KINDS = {"upcycle": "upcycle", "swap_mixing": "deepseek_v4"}
+"""What can be done to a model -> the module beside this one whose `rebuild(model, description)` does it again."""
 
 
 def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
@@ -64,7 +64,18 @@ def original_type(config: PreTrainedConfig) -> str:
 def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
     """Load a model that `gomhc.upcycle` or `gomhc.swap_mixing` has changed and `save_pretrained` has written.
 
-    Options (`dtype`, `device_map`, ...) go to the `from_pretrained` of the model's class.
+    Args:
+        path: the folder, or the name of a repository on the Hugging Face Hub.
+        options: go to the `from_pretrained` of the model's class (`dtype`, `device_map`, ...).
+
+    Example::
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+        >>> with TemporaryDirectory() as folder:
+        ...     gomhc.upcycle(model).save_pretrained(folder)
+        ...     loaded = gomhc.from_pretrained(folder)
     """
     stored, _ = PreTrainedConfig.get_config_dict(path)
     if "gomhc" not in stored:
@@ -109,7 +120,7 @@ def _model_class(original: Any, config_class: Any) -> Any:
 
     def initialize(self: Any, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         original.__init__(self, config, *args, **kwargs)
-        import_module(f"{__package__}.{config.gomhc['kind']}").rebuild(self, config.gomhc)
+        import_module(f"{__package__}.{KINDS[config.gomhc['kind']]}").rebuild(self, config.gomhc)
 
     values = {
         "__init__": initialize,

@@ -1,4 +1,4 @@
-"""How does a decoder layer of transformers carry several residual streams? Its forward is replaced, its modules stay.
+"""Decoder layers of transformers that carry several residual streams: their forward is replaced, their modules stay.
 
 The layer keeps its place, its weights and their names. The first layer of a model makes streams of tokens, and the last
 makes tokens of streams, so that nothing else of the model sees them. d = num_streams, c = channels
@@ -21,7 +21,7 @@ from gomhc.layers import HyperConnection, expand, readout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LayerPlan:
     """What a layer has to do."""
 
     branches: dict[str, tuple[Chain, ...]]
@@ -29,9 +29,9 @@ class Plan:
     attention: str
     """The module that gets the layer's further arguments."""
     argument_names: tuple[str, ...]
-    """Of the original forward, behind the hidden states."""
+    """Arguments of the original forward, behind the hidden states."""
     not_for_attention: frozenset[str]
-    """Those of them that stay here."""
+    """Arguments that are not passed on to the attention."""
     num_streams: int
     is_first: bool
     is_last: bool
@@ -41,7 +41,7 @@ class StreamLayer(nn.Module):
     """The forward of a layer with streams (batch, time, d, c), put in front of the layer's own class."""
 
     connections: nn.ModuleDict
-    plan: Plan
+    plan: LayerPlan
 
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         context = {**dict(zip(self.plan.argument_names, args, strict=False)), **kwargs}
@@ -68,7 +68,7 @@ def install(
     layers: nn.ModuleList,
     architecture: Architecture,
     config: Any,
-    parametrization: Parametrization,
+    mixing: Parametrization,
     *,
     dynamic: bool,
     generator: torch.Generator | None = None,
@@ -76,18 +76,18 @@ def install(
     """Make these layers carry streams."""
     branches = architecture.connections(config)
     for index, layer in enumerate(layers):
-        plan = Plan(
+        plan = LayerPlan(
             branches=branches,
             attention=architecture.attention,
             argument_names=tuple(inspect.signature(type(layer).forward).parameters)[2:],
             not_for_attention=frozenset(architecture.not_for_attention),
-            num_streams=parametrization.num_streams,
+            num_streams=mixing.num_streams,
             is_first=index == 0,
             is_last=index == len(layers) - 1,
         )
         connections = {
             name: HyperConnection(
-                None, config.hidden_size, parametrization, dynamic=dynamic, layer_index=index, generator=generator
+                None, config.hidden_size, mixing, dynamic=dynamic, layer_index=index, generator=generator
             )
             for name in branches
         }

@@ -1,4 +1,4 @@
-"""How does a pretrained decoder of transformers become one of several residual streams that computes the same?
+"""Upcycling: a pretrained decoder of transformers gets several residual streams, and computes the same at first.
 
 With the start `mean-stream` (see `gomhc.layers.Coefficients`) the mean over streams obeys the plain residual recursion.
 """
@@ -23,27 +23,38 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 
 def upcycle(
     model: Model,
-    num_streams: int = 4,
-    parametrization: Parametrization | str = "go",
+    num_streams: int | None = None,
+    mixing: Parametrization | str = "go",
     *,
     dynamic: bool = True,
     copy: bool = False,
     generator: torch.Generator | None = None,
 ) -> Model:
-    """Give a decoder of transformers `num_streams` residual streams; at first it computes what it did before.
+    """Give a decoder of transformers several residual streams; at first it computes what it did before.
 
-        model = gomhc.upcycle(AutoModelForCausalLM.from_pretrained(...), num_streams=4, parametrization="go")
+    Names of modules and weights stay, and `connections` is new in each layer, in float32 whatever the model is.
+    `save_pretrained` writes all of it, and `gomhc.from_pretrained` reads it. `output_hidden_states` gives the
+    embeddings (batch, time, c), then the streams (batch, time, num_streams, c) after each layer but the last, then the
+    last normed state (batch, time, c), as ever.
 
-    `parametrization` is what mixes the streams: a value, or a key of `gomhc.PARAMETRIZATIONS`, with options behind a
-    colon (`go:expressivity=3`). With `dynamic` the tokens steer the coefficients, else all tokens have the same. The
-    model is changed in place, unless `copy` asks for a changed copy; `generator` draws the first mixing matrices.
-    Coefficients are float32, whatever the model is.
+    Args:
+        model: a decoder of a family that `gomhc.register_architecture` knows.
+        num_streams: how many streams; by default those of `mixing`, or 4 where it is text.
+        mixing: what mixes the streams, a value or text, as for :class:`gomhc.HyperConnection`.
+        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        copy: whether to change a copy of the model instead of the model itself.
+        generator: draws the first mixing matrices.
 
-    Names of modules and weights stay, and `connections` is new in each layer. `save_pretrained` writes all of it, and
-    `gomhc.from_pretrained` reads it. `output_hidden_states` gives the embeddings (batch, time, c), then the streams
-    (batch, time, num_streams, c) after each layer but the last, then the last normed state (batch, time, c), as ever.
+    Returns:
+        The changed model.
+
+    Example::
+
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+        >>> model = gomhc.upcycle(model, num_streams=4, mixing="go")
     """
-    chosen = as_mixing(parametrization, num_streams)
+    chosen = as_mixing(mixing, num_streams)
     layers, architecture = _layers(model)
     for layer in layers:
         architecture.check(layer)
@@ -58,8 +69,8 @@ def upcycle(
 def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
     layers, architecture = _layers(model)
-    parametrization = from_description(description["parametrization"])
-    stream_layer.install(layers, architecture, model.config, parametrization, dynamic=description["dynamic"])
+    mixing = from_description(description["parametrization"])
+    stream_layer.install(layers, architecture, model.config, mixing, dynamic=description["dynamic"])
 
 
 def _layers(model: PreTrainedModel) -> tuple[nn.ModuleList, Architecture]:

@@ -1,6 +1,6 @@
 """The operations that have fast versions: one name an operation, and the version is chosen for the tensors at hand.
 
-`orthostochastic.py` and `streams.py` have the plain versions, which read as the equations and are the oracle of the
+`plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
 others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
 
 Every version is batch-invariant: a token's results and gradients are the same, bit for bit, whatever the batch
@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, ops
-from gomhc.kernels import orthostochastic as plain_map
-from gomhc.kernels import streams as plain_streams
+from gomhc.kernels import batched, ops, plain_map, plain_streams
 from gomhc.kernels.dispatch import available, chosen, reasons, use
 from gomhc.kernels.library import LARGEST
 

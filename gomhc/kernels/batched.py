@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gomhc.kernels import orthostochastic as plain
+from gomhc.kernels import plain_map
 
 
 class Attempt(NamedTuple):
@@ -44,7 +44,9 @@ GROUPS = 8
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or logits.numel() == 0:
-        return plain.orthostochastic(logits, num_streams, expressivity)  # nothing can be looked up, or nothing is there
+        return plain_map.orthostochastic(
+            logits, num_streams, expressivity
+        )  # nothing can be looked up, or nothing is there
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     matrix: Tensor = _Orthostochastic.apply(flat, num_streams, expressivity)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
@@ -68,7 +70,7 @@ class _Orthostochastic(torch.autograd.Function):
             if len(left) == 0:
                 break
         else:
-            matrix[rows] = plain.orthostochastic(logits[rows], num_streams, expressivity)
+            matrix[rows] = plain_map.orthostochastic(logits[rows], num_streams, expressivity)
             attempts.append((rows, None))
         ctx.save_for_backward(logits)
         ctx.num_streams, ctx.expressivity, ctx.attempts = num_streams, expressivity, attempts
@@ -93,7 +95,7 @@ class _Orthostochastic(torch.autograd.Function):
 
 def _plain_gradient(ctx: Any, logits: Tensor, grad: Tensor) -> Tensor:
     """By the plain version, with a graph of its own."""
-    matrix = plain.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
+    matrix = plain_map.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
     return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0]
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import orthostochastic as plain_map
-from gomhc.kernels import streams as plain_streams
+from gomhc.kernels import plain_map, plain_streams
 from gomhc.kernels.library import LARGEST, call
 from gomhc.kernels.precision import without_autocast
 

@@ -24,7 +24,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from gomhc.kernels.orthostochastic import SATURATION as LARGEST_LOGIT
+from gomhc.kernels.plain_map import SATURATION as LARGEST_LOGIT
 
 MATRIX_ELEMENTS = 1024
 """Of all padded matrices of a program: eight float64 a thread."""

@@ -1,17 +1,20 @@
-"""How do streams meet a branch?"""
+"""Layers of networks with several residual streams."""
 
 from __future__ import annotations
 
-from gomhc.layers.coefficients import Coefficients, Start
+from gomhc.layers.coefficients import Coefficients, ReadWriteMix, Start
+from gomhc.layers.expand_readout import LearnedReadout, expand, readout
+from gomhc.layers.from_logits import FromLogits
 from gomhc.layers.groups import parameter_groups
 from gomhc.layers.hyper_connection import HyperConnection
 from gomhc.layers.residual import Residual
-from gomhc.layers.streams import LearnedReadout, expand, readout
 
 __all__ = [
     "Coefficients",
+    "FromLogits",
     "HyperConnection",
     "LearnedReadout",
+    "ReadWriteMix",
     "Residual",
     "Start",
     "expand",

@@ -1,9 +1,9 @@
-r"""Which read, write and mix coefficients does a token get? Equations 2 to 4 of the paper.
+r"""Read, write and mix coefficients of a token: equations 2 to 4 of the paper as a module.
 
     read = sigmoid(a_r W_r x' + b_r),    write = 2 sigmoid(a_w W_w x' + b_w),    mix = P(a_m W_m x' + b_m)
 
-x' = x / rms(x) is the token's streams, flattened and normed.
-d = num_streams, c = channels of a stream, p = logits of the parametrization P
+x' = x / rms(x) is the token's streams, flattened and normed. `gomhc.kernels.plain_streams` has the equations; here are
+their parameters and initial values. d = num_streams, c = channels of a stream, p = logits of the mixing P
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gomhc import kernels
-from gomhc.birkhoff import Parametrization
-from gomhc.kernels import streams as plain
+from gomhc.birkhoff import Parametrization, as_mixing
+from gomhc.kernels import plain_streams
 from gomhc.kernels.precision import at_least_float32
 from gomhc.shapes import Float
 
@@ -28,8 +28,8 @@ WRITE_SPREAD = 1.0
 """b_w of the mean-stream start goes from this to its negative, so writes go from 1.46 to 0.54."""
 
 
-class Coefficient(NamedTuple):
-    """Of one token, or of all where they are static; float32 at least."""
+class ReadWriteMix(NamedTuple):
+    """Coefficients of each token, or of all tokens where they are static; float32 at least."""
 
     read: Float[Tensor, "*batch d"]
     write: Float[Tensor, "*batch d"]
@@ -42,12 +42,19 @@ class Coefficients(nn.Module):
     All three come from one matrix product. `weight` (2d + p, d c), `bias` (2d + p) and `scale` (3) are packed in the
     order read, write, mix, as `fn`, `base` and `scale` are in DeepSeek-V4. The root mean square over all streams is
     applied after the projection, as one number a token. Static coefficients have the bias alone.
+
+    Args: those of :class:`gomhc.HyperConnection`, which has no others but `branch` and `recompute`.
+
+    Shape:
+        - input: (*batch, d, c)
+        - output: read (*batch, d), write (*batch, d) and mix (*batch, d, d); without batch where they are static
     """
 
     def __init__(
         self,
         dim: int,
-        parametrization: Parametrization,
+        mixing: Parametrization | str = "go",
+        num_streams: int | None = None,
         *,
         dynamic: bool = True,
         start: Start = "mean-stream",
@@ -55,28 +62,36 @@ class Coefficients(nn.Module):
         read_offset: float = 0.0,
         norm_epsilon: float = 1e-6,
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {start!r}")
         self.dim = dim
-        self.parametrization = parametrization
+        self.mixing = as_mixing(mixing, num_streams)
+        self.start = start
+        self.layer_index = layer_index
         self.read_offset = read_offset
         self.norm_epsilon = norm_epsilon
-        d, size = parametrization.num_streams, 2 * parametrization.num_streams + parametrization.num_logits
-        self.bias = nn.Parameter(torch.empty(size))
-        self.weight = nn.Parameter(torch.empty(size, d * dim)) if dynamic else None
-        self.scale = nn.Parameter(torch.empty(3)) if dynamic else None
-        self.reset_parameters(start, layer_index, generator)
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        size = sum(self.sizes)
+        self.bias = parameter(size)
+        self.weight = parameter(size, self.mixing.num_streams * dim) if dynamic else None
+        self.scale = parameter(3) if dynamic else None
+        self.reset_parameters(generator)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many outputs are for read, write and mix."""
-        return self.parametrization.num_streams, self.parametrization.num_streams, self.parametrization.num_logits
+        """How many logits are for read, write and mix."""
+        return self.mixing.num_streams, self.mixing.num_streams, self.mixing.num_logits
 
     @torch.no_grad()
-    def reset_parameters(self, start: Start, layer_index: int = 0, generator: torch.Generator | None = None) -> None:
-        """Initial values.
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Set the parameters to the initial values that `start` names; on the meta device there are none to set.
 
         `mean-stream`: reads are 1/d, writes differ between streams and average one, and the streams steer nothing yet.
         As `mix` has unit column sums, the mean over streams obeys the plain residual recursion: a network starts as its
@@ -86,52 +101,59 @@ class Coefficients(nn.Module):
         one to all, and small random weights steer.
 
         `deepseek-v4`: zero bias, unit scale and random weights, as transformers initialises that model. Its static part
-        gives reads 1/2, writes 1, and the parametrization's matrix at zero logits.
+        gives reads 1/2, writes 1, and the mixing's matrix at zero logits.
+
+        Args:
+            generator: draws the random values; by default torch's global one.
         """
         if self.bias.is_meta:
             return
-        d = self.parametrization.num_streams
+        d = self.mixing.num_streams
         read, write, mix = self.bias.split(self.sizes)
-        if start == "deepseek-v4":
+        if self.start == "deepseek-v4":
             self.bias.zero_()
         else:
-            mix.copy_(self.parametrization.initial_logits(generator))
-        if start == "mean-stream":
+            mix.copy_(self.mixing.initial_logits(generator))
+        if self.start == "mean-stream":
             read.copy_(torch.logit(torch.full((d,), 1 / d), eps=torch.finfo(torch.float32).eps))
             write.copy_(torch.linspace(WRITE_SPREAD, -WRITE_SPREAD, d) if d > 1 else torch.zeros(1))
-        elif start == "near-identity":
+        elif self.start == "near-identity":
             read.fill_(-1)
-            read[layer_index % d] = 1
+            read[self.layer_index % d] = 1
             write.zero_()
         if self.weight is None or self.scale is None:
             return
-        self.scale.fill_(1 if start == "deepseek-v4" else INITIAL_SCALE)
-        if start == "mean-stream":
+        self.scale.fill_(1 if self.start == "deepseek-v4" else INITIAL_SCALE)
+        if self.start == "mean-stream":
             self.weight.zero_()
         else:
             self.weight.normal_(std=0.02, generator=generator)
 
-    def forward(self, streams: Float[Tensor, "*batch d c"]) -> Coefficient:
-        read, write, mix = self.logits(streams).split(self.sizes, dim=-1)
-        return Coefficient(plain.sigmoid(read) + self.read_offset, 2 * plain.sigmoid(write), self.parametrization(mix))
+    def forward(self, streams: Float[Tensor, "*batch d c"]) -> ReadWriteMix:
+        return self.from_logits(self.logits(streams))
+
+    def from_logits(self, logits: Float[Tensor, "*batch size"]) -> ReadWriteMix:
+        """Equations 2 to 4 behind the projection."""
+        read, write, mix_logits = plain_streams.coefficients(logits, self.mixing.num_streams, self.read_offset)
+        return ReadWriteMix(read, write, self.mixing(mix_logits))
 
     def read(self, streams: Float[Tensor, "*batch d c"]) -> tuple[Tensor, Tensor, Tensor]:
         """What a branch sees of the streams, (*batch, c), and the write and mix coefficients: one operation for all."""
         if self.weight is None:
             read, write, mix = self(streams)
-            return plain.read(streams, read), write, mix
+            return plain_streams.read(streams, read), write, mix
         scale, bias = self._scale_and_bias(streams)
-        branch_input, write, logits = kernels.read(
+        branch_input, write, mix_logits = kernels.read(
             streams, self.weight, scale, bias, self.read_offset, self.norm_epsilon
         )
-        return branch_input, write, self.parametrization(logits)
+        return branch_input, write, self.mixing(mix_logits)
 
     def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
-        """What the sigmoids and the parametrization are applied to; without batch where the coefficients are static."""
+        """What the sigmoids and the mixing are applied to; without batch where the coefficients are static."""
         if self.weight is None:
             return self.bias.to(at_least_float32(streams.dtype))
         scale, bias = self._scale_and_bias(streams)
-        return plain.steered_logits(streams, self.weight, scale, bias, self.norm_epsilon)
+        return plain_streams.steered_logits(streams, self.weight, scale, bias, self.norm_epsilon)
 
     def _scale_and_bias(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         assert self.scale is not None
@@ -141,4 +163,4 @@ class Coefficients(nn.Module):
 
     def extra_repr(self) -> str:
         kind = "static" if self.weight is None else "dynamic"
-        return f"{self.dim}, {self.parametrization}, {kind}"
+        return f"{self.dim}, {self.mixing}, {kind}"

@@ -1,4 +1,4 @@
-"""Which parameters should the optimizer let decay?"""
+"""Groups of parameters for an optimizer: which decay, and which do not."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from gomhc.layers.coefficients import Coefficients
-from gomhc.layers.streams import LearnedReadout
+from gomhc.layers.expand_readout import LearnedReadout
+from gomhc.layers.from_logits import FromLogits
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups for an optimizer: matrices decay; biases, norms and static coefficients do not.
+    """Divide the parameters for an optimizer: matrices decay; biases, norms and static coefficients do not.
 
     Decay would pull the logits of a mixing matrix to zero, which for go-mHC is the identity, where nothing learns.
+    Weights that others have parametrized (`weight_norm`, `spectral_norm`) decay as any matrix does.
+
+    Args:
+        model: any module.
+        weight_decay: of the matrices.
+
+    Returns:
+        Two groups, those that decay first.
+
+    Example::
+
+        >>> connection = gomhc.HyperConnection(nn.Linear(8, 8), dim=8)
+        >>> optimizer = torch.optim.AdamW(gomhc.parameter_groups(connection, weight_decay=0.1))
     """
     static = set()
     for module in model.modules():
         if isinstance(module, Coefficients | LearnedReadout):
             static |= {id(parameter) for name, parameter in module.named_parameters() if name != "weight"}
-        if isinstance(module, parametrize.ParametrizationList):
-            static |= {id(parameter) for parameter in module.parameters()}
+        if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], FromLogits):
+            static |= {id(parameter) for parameter in module.parameters(recurse=False)}
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     decaying = [parameter for parameter in parameters if parameter.dim() >= 2 and id(parameter) not in static]
     chosen = {id(parameter) for parameter in decaying}

@@ -1,4 +1,4 @@
-r"""How does a branch become part of a network of d residual streams? Equation 1 of the paper.
+r"""The hyper-connection, which joins a branch to d residual streams: equation 1 of the paper.
 
     x_i <- sum_j mix_ij x_j + write_i F(sum_j read_j x_j)
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gomhc import kernels
-from gomhc.birkhoff import Parametrization, Sinkhorn
+from gomhc.birkhoff import Parametrization
 from gomhc.layers.coefficients import Coefficients, Start
 from gomhc.shapes import Float
 
@@ -29,28 +29,50 @@ class State(NamedTuple):
 
 
 class HyperConnection(nn.Module):
-    """A branch of a network with d residual streams (*batch, d, c); the branch itself sees (*batch, c).
+    """Join a branch to d residual streams: mix them, and add the branch's output to each.
 
-        connection = HyperConnection(branch, dim, Orthostochastic(num_streams=4))
-        streams = connection(streams)
-
-    Further arguments go to the branch. A branch that returns a tuple has its first element written to the streams, and
-    the others (caches, attention weights) are returned behind them. In stacks that join one layer's write with the next
-    one's read, the two halves stand alone, and the branch may be None:
-
-        branch_input, state = connection.read(streams)
-        streams = connection.write(state, branch_output)
+    The branch sees one stream (*batch, c), a weighted sum. Further arguments go to the branch. A branch that returns a
+    tuple has its first element written to the streams, and the others (caches, attention weights) are returned behind
+    them. In stacks that join one layer's write with the next one's read, call :meth:`read` and :meth:`write`; the
+    branch may be None then.
 
     `mix` is applied as in the paper, out_i = sum_j mix_ij x_j; DeepSeek-V4 applies the transpose of its `comb`.
-    Backward keeps the streams, the branch's output and the coefficients; with `recompute` it keeps the streams alone,
-    and computes the rest, branch included, again.
+
+    Args:
+        branch: maps (*batch, c) to (*batch, c): a module or a function, or None.
+        dim: channels of a stream (c).
+        mixing: what mixes the streams, a :class:`gomhc.Parametrization` or text: a key of `gomhc.PARAMETRIZATIONS` or
+            a name such as ``"mhc-lite"``, with options behind a colon (``"go:expressivity=3"``).
+        num_streams: d; by default that of `mixing`, or 4 where it is text.
+        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        start: initial values of the coefficients, ``"mean-stream"``, ``"near-identity"`` or ``"deepseek-v4"``. With the
+            first, a network starts as its plain residual twin; see :meth:`reset_parameters` of `Coefficients`.
+        layer_index: which connection of the network this is; ``"near-identity"`` reads stream `layer_index` modulo d.
+        recompute: whether backward keeps the streams alone and computes the rest again, branch included.
+        read_offset: added to the read coefficients (`hc_eps` of DeepSeek-V4).
+        norm_epsilon: added to the mean square of the streams.
+        generator: draws the initial values.
+        device: of the parameters.
+        dtype: of the parameters; the coefficients are computed in float32 at least.
+
+    Shape:
+        - input: (*batch, d, c)
+        - output: (*batch, d, c)
+
+    Example::
+
+        >>> connection = gomhc.HyperConnection(nn.Linear(8, 8), dim=8, mixing="go", num_streams=4)
+        >>> streams = gomhc.expand(torch.randn(2, 5, 8), 4)
+        >>> connection(streams).shape
+        torch.Size([2, 5, 4, 8])
     """
 
     def __init__(
         self,
         branch: Callable[..., Any] | None,
         dim: int,
-        parametrization: Parametrization,
+        mixing: Parametrization | str = "go",
+        num_streams: int | None = None,
         *,
         dynamic: bool = True,
         start: Start = "mean-stream",
@@ -59,35 +81,85 @@ class HyperConnection(nn.Module):
         read_offset: float = 0.0,
         norm_epsilon: float = 1e-6,
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.branch = branch
         self.recompute = recompute
         self.coefficients = Coefficients(
             dim,
-            parametrization,
+            mixing,
+            num_streams,
             dynamic=dynamic,
             start=start,
             layer_index=layer_index,
             read_offset=read_offset,
             norm_epsilon=norm_epsilon,
             generator=generator,
+            device=device,
+            dtype=dtype,
         )
 
     @property
-    def parametrization(self) -> Parametrization:
+    def mixing(self) -> Parametrization:
         """What makes the mixing matrices."""
-        return self.coefficients.parametrization
+        return self.coefficients.mixing
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Set the coefficients to their initial values; the branch, which is the caller's, stays as it is.
+
+        Args:
+            generator: draws the random values; by default torch's global one.
+
+        Example::
+
+            >>> with torch.device("meta"):
+            ...     connection = gomhc.HyperConnection(None, dim=8)
+            >>> connection.to_empty(device="cpu").reset_parameters()
+        """
+        self.coefficients.reset_parameters(generator)
 
     def forward(self, streams: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The streams after the branch, followed by whatever else the branch returned."""
+        """Return the streams after the branch, followed by whatever else the branch returned.
+
+        Args:
+            streams: the residual streams.
+            args: further arguments of the branch.
+            kwargs: further arguments of the branch.
+
+        Shape:
+            - streams: (*batch, d, c)
+            - returns: (*batch, d, c)
+
+        Example::
+
+            >>> connection = gomhc.HyperConnection(lambda x, scale: (scale * x, "cache"), dim=8)
+            >>> streams, cache = connection(torch.randn(2, 4, 8), scale=0.5)
+            >>> cache
+            'cache'
+        """
         if self.recompute and torch.is_grad_enabled():
             return checkpoint(self._connect, streams, *args, use_reentrant=False, **kwargs)
         return self._connect(streams, *args, **kwargs)
 
     def read(self, streams: Tensor) -> tuple[Tensor, State]:
-        """What the branch is to see, (*batch, c), and what `write` needs."""
-        expected = (self.parametrization.num_streams, self.coefficients.dim)
+        """Return what the branch is to see, and what :meth:`write` needs.
+
+        Args:
+            streams: the residual streams.
+
+        Shape:
+            - streams: (*batch, d, c)
+            - returns: (*batch, c), and a state
+
+        Example::
+
+            >>> connection = gomhc.HyperConnection(None, dim=8)
+            >>> branch_input, state = connection.read(torch.randn(2, 4, 8))
+            >>> streams = connection.write(state, torch.tanh(branch_input))
+        """
+        expected = (self.mixing.num_streams, self.coefficients.dim)
         if streams.shape[-2:] != expected:
             raise ValueError(
                 f"this connection takes streams of shape (*batch, {expected[0]}, {expected[1]}), "
@@ -97,7 +169,16 @@ class HyperConnection(nn.Module):
         return branch_input, State(streams, write, mix)
 
     def write(self, state: State, branch_output: Tensor) -> Tensor:
-        """The streams after the branch."""
+        """Return the streams after the branch; see :meth:`read` for an example.
+
+        Args:
+            state: what :meth:`read` returned.
+            branch_output: what the branch made of its input.
+
+        Shape:
+            - branch_output: (*batch, c)
+            - returns: (*batch, d, c)
+        """
         expected = (*state.streams.shape[:-2], self.coefficients.dim)
         if branch_output.shape != expected:
             raise ValueError(
@@ -113,35 +194,3 @@ class HyperConnection(nn.Module):
         if isinstance(output, tuple):
             return self.write(state, output[0]), *output[1:]
         return self.write(state, output)
-
-    @classmethod
-    def from_deepseek_v4(
-        cls,
-        branch: Callable[..., Any] | None,
-        fn: Float[Tensor, "size dc"],
-        base: Float[Tensor, " size"],
-        scale: Float[Tensor, 3],
-        *,
-        epsilon: float = 1e-6,
-        num_iterations: int = 20,
-        norm_epsilon: float = 1e-6,
-    ) -> HyperConnection:
-        """A connection that computes what DeepSeek-V4's does with these weights (`hc_eps`, `hc_sinkhorn_iters`)."""
-        d = next((d for d in range(1, len(base)) if d * (d + 2) == len(base)), 0)
-        if d == 0 or fn.shape[0] != len(base) or fn.shape[1] % d != 0 or scale.shape != (3,):
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (fn, base, scale))
-            raise ValueError(f"expected fn (d(d + 2), d c), base (d(d + 2)) and scale (3), got {shapes}")
-        sinkhorn = Sinkhorn(num_streams=d, num_iterations=num_iterations, epsilon=epsilon)
-        connection = cls(branch, fn.shape[1] // d, sinkhorn, read_offset=epsilon, norm_epsilon=norm_epsilon)
-        connection.coefficients.load_state_dict({"weight": fn, "bias": base, "scale": scale})
-        return connection.to(fn.device)
-
-    def to_deepseek_v4(self) -> dict[str, Tensor]:
-        """`fn`, `base` and `scale` of a connection that is in DeepSeek-V4's form."""
-        parts = self.coefficients
-        v4 = isinstance(parts.parametrization, Sinkhorn) and parts.parametrization.epsilon is not None
-        if not v4 or parts.weight is None or parts.scale is None:
-            raise ValueError(
-                f"only dynamic connections with Sinkhorn(epsilon=...) have DeepSeek-V4's form, not {parts}"
-            )
-        return {"fn": parts.weight.detach(), "base": parts.bias.detach(), "scale": parts.scale.detach()}

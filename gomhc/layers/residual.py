@@ -1,4 +1,4 @@
-"""The plain residual connection, in the shape of a hyper-connection: what networks of one stream are built of."""
+"""The plain residual connection, in the form of a hyper-connection: networks of one stream are built of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from torch import Tensor, nn
 
 
 class Residual(nn.Module):
-    """x <- x + F(x). Called as `HyperConnection` is, so that a model can have either."""
+    """Add a branch to its input, x <- x + F(x). Called as :class:`gomhc.HyperConnection` is: a model can have either.
+
+    Args:
+        branch: maps x to a tensor of its shape, or to a tuple that begins with one.
+
+    Shape:
+        - input: any
+        - output: as the input, followed by whatever else the branch returned
+
+    Example::
+
+        >>> gomhc.Residual(nn.Linear(8, 8))(torch.randn(2, 8)).shape
+        torch.Size([2, 8])
+    """
 
     def __init__(self, branch: Callable[..., Any]) -> None:
         super().__init__()
         self.branch = branch
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The sum, followed by whatever else the branch returned."""
+        """Return the sum, followed by whatever else the branch returned."""
         output = self.branch(x, *args, **kwargs)
         if isinstance(output, tuple):
             return x + output[0], *output[1:]

@@ -1,4 +1,4 @@
-"""Which networks are there to try it in?"""
+"""Networks with one residual stream or several."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gomhc.birkhoff import Parametrization
+from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.checks import require_choice, require_number, require_whole
-from gomhc.layers import HyperConnection, LearnedReadout, Residual, Start, expand, readout
+from gomhc.layers import Coefficients, HyperConnection, LearnedReadout, Residual, Start, expand, readout
 from gomhc.shapes import Float, Int
 
 Cache = tuple[Tensor, Tensor]
@@ -38,8 +38,10 @@ class GPTConfig:
     """How many different tokens there are; the default is GPT-2's."""
     dropout: float = 0.0
     """Share of activations that are dropped in training."""
-    mixing: Parametrization | None = None
-    """What mixes the residual streams; None for the plain residual network of one stream."""
+    mixing: Parametrization | str | None = None
+    """What mixes the residual streams, a value or text (which becomes a value); None for one plain stream."""
+    num_streams: int | None = None
+    """Residual streams (d); by default those of the mixing, or 4 where it is text."""
     readout: Literal["mean", "sum", "learned"] = "mean"
     """How streams become one again before the last norm."""
     dynamic: bool = True
@@ -57,11 +59,21 @@ class GPTConfig:
         require_number("dropout", self.dropout, least=0, below=1)
         require_choice("readout", self.readout, ("mean", "sum", "learned"))
         require_choice("start", self.start, get_args(Start))
+        if self.num_streams is not None:
+            require_whole("num_streams", self.num_streams, 1)
+        if self.mixing is not None:
+            object.__setattr__(self, "mixing", as_mixing(self.mixing, self.num_streams))
+
+    @property
+    def parametrization(self) -> Parametrization | None:
+        """The mixing, which is a value or None now."""
+        assert not isinstance(self.mixing, str)
+        return self.mixing
 
     @property
     def num_parameters(self) -> int:
         """How many numbers the model learns, counted without building it."""
-        c, mixing = self.num_channels, self.mixing
+        c, mixing = self.num_channels, self.parametrization
         plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * (12 * c + 13) * c
         if mixing is None:
             return plain
@@ -115,21 +127,20 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention, then a feed-forward network, each joined to the residual stream or streams."""
 
-    def __init__(self, config: GPTConfig, layer_index: int, generator: torch.Generator | None) -> None:
+    def __init__(self, config: GPTConfig, layer_index: int) -> None:
         super().__init__()
 
         def connect(branch: nn.Module, index: int) -> nn.Module:
-            if config.mixing is None:
+            if config.parametrization is None:
                 return Residual(branch)
             return HyperConnection(
                 branch,
                 config.num_channels,
-                config.mixing,
+                config.parametrization,
                 dynamic=config.dynamic,
                 start=config.start,
                 layer_index=index,
                 recompute=config.recompute,
-                generator=generator,
             )
 
         self.attention = connect(Attention(config), 2 * layer_index)
@@ -150,18 +161,33 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.config = config
-        self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
-        self.positions = nn.Embedding(config.context_length, config.num_channels)
-        self.blocks = nn.ModuleList(Block(config, index, generator) for index in range(config.num_layers))
-        self.readout: nn.Module | None = None
-        if config.mixing is not None and config.readout == "learned":
-            self.readout = LearnedReadout(config.num_channels, config.mixing.num_streams)
-        self.norm = nn.LayerNorm(config.num_channels)
+        device = torch.get_default_device()
+        with torch.device("meta"):  # the only initial values that are drawn are those of reset_parameters
+            self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
+            self.positions = nn.Embedding(config.context_length, config.num_channels)
+            self.blocks = nn.ModuleList(Block(config, index) for index in range(config.num_layers))
+            self.readout: nn.Module | None = None
+            if config.parametrization is not None and config.readout == "learned":
+                self.readout = LearnedReadout(config.num_channels, config.parametrization.num_streams)
+            self.norm = nn.LayerNorm(config.num_channels)
+        self.to_empty(device=device)
         self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """GPT-2's: weights of 0.02, those that write to the residual stream smaller with depth, biases zero."""
+        """Set all parameters to their initial values: coefficients as `config.start` says, the others as in GPT-2.
+
+        GPT-2 draws weights with a standard deviation of 0.02, those that write to the residual stream smaller with
+        depth, and sets biases to zero.
+
+        Args:
+            generator: draws the random values; by default torch's global one.
+        """
+        for module in self.modules():
+            if isinstance(module, Coefficients):
+                module.reset_parameters(generator)
+            elif isinstance(module, LearnedReadout | nn.LayerNorm):
+                module.reset_parameters()
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 depth = (2 * self.config.num_layers) ** 0.5 if name.endswith("branch.out") else 1
@@ -220,16 +246,16 @@ class GPT(nn.Module):
         places = torch.arange(past, length, device=tokens.device)
         x = self.tokens(tokens) + self.positions(places)
         x = F.dropout(x, self.config.dropout, self.training)
-        if self.config.mixing is not None:
-            x = expand(x, self.config.mixing.num_streams)
-        found = []
+        if self.config.parametrization is not None:
+            x = expand(x, self.config.parametrization.num_streams)
+        new_caches = []
         for index, block in enumerate(self.blocks):
             x, cache = block(x, None if caches is None else caches[index])
-            found.append(cache)
-        return F.linear(self.norm(self._read_out(x)), self.tokens.weight), found
+            new_caches.append(cache)
+        return F.linear(self.norm(self._read_out(x)), self.tokens.weight), new_caches
 
     def _read_out(self, x: Tensor) -> Tensor:
-        if self.config.mixing is None:
+        if self.config.parametrization is None:
             return x
         if self.readout is not None:
             return self.readout(x)

@@ -64,13 +64,13 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("magic", r"no mixing 'magic'; use one of the keys go, .* of the names go-s1, .*gomhc\.register adds"),
-            ("", "no mixing ''"),
+            ("magic", r"must be one of go, .* names go-s1, .* got 'magic'; gomhc\.register adds one"),
+            ("", "got ''"),
             ("go:depth=3", "go has the options initial_leak, expressivity, rotation, layout, got depth"),
             ("go-s2:num_streams=3", "go-s2 has the options .* got num_streams"),
             ("go:3", "options must look like expressivity=3,rotation=givens, got '3'"),
             ("average:term=3", "term must be a parametrization or its key, such as 'go', got 3"),
-            ("average:term=magic", "no mixing 'magic'"),
+            ("average:term=magic", "must be one of go, .*got 'magic'"),
         ],
     )
     def test_with_a_mistake_is_refused(self, text, message):

@@ -7,6 +7,7 @@ import torch
 
 import gomhc
 from gomhc import HyperConnection, Orthostochastic
+from gomhc.integrations.deepseek_v4 import from_deepseek_v4, to_deepseek_v4
 
 HUB = "transformers.models.deepseek_v4"
 configuration = pytest.importorskip(f"{HUB}.configuration_deepseek_v4", reason="needs gomhc[hf]")
@@ -26,7 +27,7 @@ def theirs(num_streams=4, dim=16, iterations=20, epsilon=1e-6):
 
 
 def ours(module, branch=None):
-    return HyperConnection.from_deepseek_v4(
+    return from_deepseek_v4(
         branch,
         module.fn,
         module.base,
@@ -72,7 +73,7 @@ def test_weights_can_be_written_back(generator):
     module, other = theirs(), theirs()
     with torch.no_grad():
         other.fn.zero_()
-    other.load_state_dict(ours(module).to_deepseek_v4(), strict=False)
+    other.load_state_dict(to_deepseek_v4(ours(module)), strict=False)
     streams = torch.randn(1, 3, 4, 16, generator=generator)
     for mine, reference in zip(other(streams), module(streams), strict=True):
         assert torch.equal(mine, reference)
@@ -82,14 +83,28 @@ def test_only_that_form_can_be_written_back():
     for connection in (
         HyperConnection(None, 16, Orthostochastic(num_streams=4)),
         HyperConnection(None, 16, gomhc.Sinkhorn(num_streams=4)),
-        HyperConnection(None, 16, gomhc.Sinkhorn(num_streams=4, epsilon=1e-6), dynamic=False),
+        HyperConnection(None, 16, gomhc.SinkhornV4(num_streams=4), dynamic=False),
     ):
-        with pytest.raises(ValueError, match="only dynamic connections with Sinkhorn"):
-            connection.to_deepseek_v4()
+        with pytest.raises(ValueError, match="only dynamic connections with SinkhornV4"):
+            to_deepseek_v4(connection)
 
 
 @pytest.mark.unchecked
 def test_weights_of_another_shape_are_refused():
     module = theirs()
     with pytest.raises(ValueError, match=r"fn \(d\(d \+ 2\), d c\).*got \(24, 64\), \(23,\), \(3,\)"):
-        HyperConnection.from_deepseek_v4(None, module.fn, module.base[1:], module.scale)
+        from_deepseek_v4(None, module.fn, module.base[1:], module.scale)
+
+
+def test_its_sinkhorn_is_a_mixing_of_its_own(generator):
+    mixing = gomhc.birkhoff.as_mixing("sinkhorn-v4:num_iterations=3", 3)
+    assert mixing == gomhc.SinkhornV4(num_streams=3, num_iterations=3, epsilon=1e-6)
+    comb = torch.softmax(torch.randn(3, 3, generator=generator), -1)
+    logits = comb.log().flatten()
+    comb = comb + 1e-6
+    for step in range(3):
+        comb = comb / (comb.sum(-1, keepdim=True) + 1e-6) if step > 0 else comb
+        comb = comb / (comb.sum(-2, keepdim=True) + 1e-6)
+    torch.testing.assert_close(mixing(logits), comb.mT)
+    with pytest.raises(ValueError, match="epsilon must be a finite number, at least 0; got -1"):
+        gomhc.SinkhornV4(num_streams=4, epsilon=-1)

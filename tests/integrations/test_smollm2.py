@@ -87,4 +87,4 @@ def _mean_loss(model, batches):
 @torch.no_grad()
 def _static_mixes(model):
     parts = [module for module in model.modules() if isinstance(module, gomhc.layers.Coefficients)]
-    return torch.stack([part.parametrization(part.bias.split(part.sizes)[2]) for part in parts])
+    return torch.stack([part.mixing(part.bias.split(part.sizes)[2]) for part in parts])

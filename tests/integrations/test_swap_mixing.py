@@ -13,8 +13,7 @@ from gomhc import Promise
 transformers = pytest.importorskip("transformers", reason="needs gomhc[hf]")
 from decoders import decoder, tokens, with_sinkhorn  # noqa: E402
 
-from gomhc.integrations.deepseek_v4 import to_coefficients  # noqa: E402
-from gomhc.integrations.swap_mixing import transfer  # noqa: E402
+from gomhc.integrations.deepseek_v4 import to_coefficients, transfer  # noqa: E402
 
 MODELS = ["deepseek_v4", "glm5_next_text"]
 each_model = pytest.mark.parametrize("model_type", MODELS)
@@ -114,7 +113,7 @@ def test_it_trains_ten_steps_with_go(model_type):
     assert max(moved[1:]) > 1e-3  # the first acts on equal streams
     for module in model.modules():
         if isinstance(module, gomhc.layers.Coefficients):
-            assert module.parametrization.promise is Promise.EXACT
+            assert module.mixing.promise is Promise.EXACT
 
 
 @torch.no_grad()
@@ -140,10 +139,10 @@ def test_a_matrix_that_sinkhorn_left_unbalanced_is_balanced_first():
     for module in sinkhorn_modules(model):
         module.base.mul_(20)
     source = to_coefficients(module)
-    mix = source.parametrization(source.bias[8:])
+    mix = source.mixing(source.bias[8:])
     assert gomhc.birkhoff.measures.marginal_error(mix) > 1e-3
     target, _ = transfer(source, gomhc.Transportation(num_streams=4))
-    found = target.parametrization(target.bias[8:])
+    found = target.mixing(target.bias[8:])
     assert (found - mix).abs().max() < 0.2
     assert gomhc.birkhoff.measures.marginal_error(found) < 1e-5
 

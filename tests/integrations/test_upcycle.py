@@ -64,7 +64,7 @@ def test_so_it_does_with_every_parametrization(key, dynamic):
 
 
 def _static_mix(part):
-    return part.parametrization(part.bias.split(part.sizes)[2])
+    return part.mixing(part.bias.split(part.sizes)[2])
 
 
 @torch.no_grad()
@@ -173,7 +173,7 @@ def test_a_saved_model_is_loaded_as_it_was(family, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = gomhc.from_pretrained(tmp_path)
     assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
-    assert coefficients(loaded)[0].parametrization == gomhc.Kronecker(num_streams=3)
+    assert coefficients(loaded)[0].mixing == gomhc.Kronecker(num_streams=3)
     assert (tmp_path / "model.safetensors").exists()
 
 

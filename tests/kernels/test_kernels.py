@@ -18,10 +18,9 @@ from torch.autograd import forward_ad
 import gomhc
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.birkhoff.measures import marginal_error
-from gomhc.kernels import batched, ops
-from gomhc.kernels import streams as plain_streams
+from gomhc.kernels import batched, ops, plain_streams
 from gomhc.kernels.library import library
-from gomhc.kernels.orthostochastic import orthostochastic as plain_map
+from gomhc.kernels.plain_map import orthostochastic as plain_map
 
 EPS = torch.finfo(torch.float32).eps
 FAST = [name for name in ("native", "batched") if name in kernels.available()]

@@ -13,8 +13,8 @@ import sys
 import pytest
 import torch
 
-from gomhc.kernels import streams as plain
-from gomhc.kernels.orthostochastic import orthostochastic
+from gomhc.kernels import plain_streams
+from gomhc.kernels.plain_map import orthostochastic
 
 if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("triton was imported before TRITON_INTERPRET=1 was set", allow_module_level=True)
@@ -60,7 +60,7 @@ def plain_read(x, projection, scale, bias):
     inverse_rms = torch.rsqrt(x.square().mean((1, 2)) + EPSILON)
     logits = projection * inverse_rms[:, None] * scale + bias
     read, write, mix_logits = logits.split([d, d, logits.shape[1] - 2 * d], dim=1)
-    return plain.read(x, read.sigmoid() + OFFSET), 2 * write.sigmoid(), mix_logits, inverse_rms, logits
+    return plain_streams.read(x, read.sigmoid() + OFFSET), 2 * write.sigmoid(), mix_logits, inverse_rms, logits
 
 
 def read_inputs(num_tokens, d, c, p, dtype):
@@ -196,7 +196,7 @@ def test_write_and_its_gradients_are_those_of_the_plain_version(num_tokens, d, c
     inputs = write_inputs(num_tokens, d, c, dtype)
     cotangent = torch.randn(num_tokens, d, c).to(dtype)
     sources = leaves(*inputs)
-    result = plain.write(*sources)
+    result = plain_streams.write(*sources)
     gradients = torch.autograd.grad(result, sources, cotangent.double())
     assert_rounded(kernels.write_forward(*inputs), result, dtype)
     actual = kernels.write_backward(cotangent, *inputs)

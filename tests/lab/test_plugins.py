@@ -157,8 +157,8 @@ def test_an_outside_mixing_trains_and_its_run_is_read_again(plugins: str, tmp_pa
     sizes = ("--num-layers=1", "--num-heads=1", "--num-channels=16", "--context-length=16", "--batch-size=2")
     done = gomhc(plugins, "train", "--mixing", "lazy-walk", "--steps", 2, "--out", tmp_path / "run", *sizes)
     assert done.returncode == 0, done.stderr
-    assert gomhc(plugins, "sample", tmp_path / "run", "--max-tokens", 5).returncode == 0
-    forgotten = gomhc("", "sample", tmp_path / "run", "--max-tokens", 5)
+    assert gomhc(plugins, "sample", tmp_path / "run", "--tokens", 5).returncode == 0
+    forgotten = gomhc("", "sample", tmp_path / "run", "--tokens", 5)
     assert forgotten.returncode == 1
     assert "there is no mixing 'lazy-walk'" in forgotten.stderr
     assert "Traceback" not in forgotten.stderr

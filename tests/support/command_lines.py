@@ -143,7 +143,7 @@ train --out /proc/nowhere/run
 {TRAIN} --mixing kronecker:factors=2
 {TRAIN} --mixing kronecker:factors=(2,3)
 {TRAIN} --mixing average:term=3
-{TRAIN} --mixing sinkhorn:epsilon=abc
+{TRAIN} --mixing sinkhorn-v4:epsilon=abc
 {TRAIN} --mixing sinkhorn:num_iterations=1.5
 {TRAIN} --mixing permutations --num-streams 9
 sample

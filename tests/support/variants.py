@@ -1,4 +1,4 @@
-"""Which parametrizations are tested? All of the registry, and each option set to a second value.
+"""The parametrizations that are tested: all of the registry, and each option set to a second value.
 
 A method that is added to `gomhc.PARAMETRIZATIONS` is tested the day it is registered.
 """
@@ -10,7 +10,17 @@ from collections.abc import Sequence
 import pytest
 
 import gomhc
-from gomhc import Average, Kronecker, Orthostochastic, Parametrization, Promise, Sinkhorn, Transportation, Unistochastic
+from gomhc import (
+    Average,
+    Kronecker,
+    Orthostochastic,
+    Parametrization,
+    Promise,
+    Sinkhorn,
+    SinkhornV4,
+    Transportation,
+    Unistochastic,
+)
 from gomhc.birkhoff.rotations import ROTATIONS
 
 REGISTERED = [cls(num_streams=4) for cls in gomhc.PARAMETRIZATIONS.values()]
@@ -24,7 +34,7 @@ OPTIONS: list[Parametrization] = [
     *(Orthostochastic(num_streams=d, expressivity=1, rotation=rotation) for d in (1, 3) for rotation in ROTATIONS),
     Orthostochastic(num_streams=3, layout="square"),
     Unistochastic(num_streams=3, expressivity=1),
-    Sinkhorn(num_streams=3, epsilon=1e-6),
+    SinkhornV4(num_streams=3, epsilon=1e-3),
     Kronecker(num_streams=6, factors=(3, 2)),
     Kronecker(num_streams=6, factors=(Orthostochastic(num_streams=3), Transportation(num_streams=2))),
     Kronecker(num_streams=6, factors=(Sinkhorn(num_streams=3), 2)),

@@ -13,7 +13,7 @@ import torch
 
 from gomhc.birkhoff.measures import composite, marginal_error
 from gomhc.birkhoff.registry import as_mixing
-from gomhc.kernels.orthostochastic import cayley, skew
+from gomhc.kernels.plain_map import cayley, skew
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import INK, line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale

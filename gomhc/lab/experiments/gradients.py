@@ -13,7 +13,7 @@ import torch
 
 from gomhc.birkhoff import Orthostochastic
 from gomhc.birkhoff.registry import as_mixing
-from gomhc.kernels.orthostochastic import blockwise_squared_norm
+from gomhc.kernels.plain_map import blockwise_squared_norm
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale

@@ -19,8 +19,8 @@ class Recipe:
 
     mixing: str = "go"
     """What mixes the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
-    permutations, kronecker, average, transportation or unconstrained; options follow a colon, as in
-    go:expressivity=1."""
+    sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained or a name of the literature (mhc-lite);
+    options follow a colon, as in go:expressivity=1."""
     num_streams: int = 4
     """Residual streams (d)."""
     start: Start = "mean-stream"

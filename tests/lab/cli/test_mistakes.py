@@ -89,7 +89,7 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
             "factors must be whole numbers or parametrizations as in factors=(2, 2), got 2",
         ),
         (f"{TRAIN} --mixing average:term=3", "term must be a parametrization or its key, such as 'go', got 3"),
-        (f"{TRAIN} --mixing sinkhorn:epsilon=abc", "epsilon must be a finite number, at least 0; got 'abc'"),
+        (f"{TRAIN} --mixing sinkhorn-v4:epsilon=abc", "epsilon must be a finite number, at least 0; got 'abc'"),
         (f"{TRAIN} --stpes 4", "unrecognized options: --stpes, 4; perhaps you meant --steps INT"),
         ("sample run --top-k 0", "--top-k must be a whole number of at least 1, got 0"),
         ("sample run --temperature nan", "--temperature must be a finite number, at least 0; got nan"),

@@ -88,7 +88,7 @@ def test_sample_streams_the_same_text_for_the_same_seed(gomhc_command) -> None:
         (("train", "novels"), "stories-tiny, shakespeare-char, tinystories-30m"),
         (("train", "--stpes", "3"), "--steps INT"),
         (("train", "--steps", "many"), "--steps"),
-        (("train", "--mixing", "magic"), "there is no mixing 'magic'; use one of the keys go, "),
+        (("train", "--mixing", "magic"), "the mixing must be one of go, "),
         (("train", "--corpus", "nowhere.txt"), "a text file, got 'nowhere.txt'"),
         (("train", "--resume", "nowhere"), "nowhere holds no run of gomhc train"),
         (("train", "--resume", "nowhere", "--steps", "3"), "--resume takes everything but"),

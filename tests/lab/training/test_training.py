@@ -456,7 +456,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"mixing": "magic"}, "there is no mixing 'magic'; use one of the keys go, "),
+            ({"mixing": "magic"}, "the mixing must be one of go, "),
             ({"mixing": "go:s=2"}, "go has the options initial_leak, expressivity, rotation, layout, got s"),
             ({"mixing": "go:2"}, "options must look like expressivity=3"),
             ({"mixing": "kronecker:factors=(2,3)", "num_streams": 4}, "4"),

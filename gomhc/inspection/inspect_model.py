@@ -1,4 +1,4 @@
-"""What do the streams of a model do on a text? One forward and one backward pass, watched.
+"""Inspection of a model on a text: one forward and one backward pass, watched and measured.
 
 N = tokens of the text, d = num_streams, c = channels
 """
@@ -21,10 +21,24 @@ from gomhc.shapes import Float, Int
 def inspect(
     model: nn.Module, tokens: Int[Tensor, "batch time"], attention_mask: Int[Tensor, "batch time"] | None = None
 ) -> Inspection:
-    """What each connection of a language model does on these tokens.
+    """Measure what each connection of a language model does on these tokens.
 
-    The model is in evaluation mode meanwhile; no weight and no gradient of it changes. Tokens that `attention_mask`
-    leaves out (padding) do not count; models that take none, as our GPT, are given none.
+    The model is in evaluation mode meanwhile; no weight and no gradient of it changes.
+
+    Args:
+        model: any model with hyper-connections of gomhc, or in DeepSeek-V4's form.
+        tokens: what the model reads.
+        attention_mask: zero where a token does not count (padding); None for models that take no mask, as our GPT.
+
+    Shape:
+        - tokens, attention_mask: (batch, time)
+
+    Example::
+
+        >>> config = gomhc.models.GPTConfig(num_layers=1, num_heads=2, num_channels=16, vocab_size=61, mixing="go")
+        >>> inspection = gomhc.inspection.inspect(gomhc.models.GPT(config), torch.randint(61, (2, 11)))
+        >>> inspection.names
+        ('0 attention', '0 feed_forward')
     """
     if tokens.dim() != 2 or tokens.shape[-1] < 2:
         raise ValueError(f"expected tokens (batch, time) with at least two of them, got shape {tuple(tokens.shape)}")
@@ -34,15 +48,18 @@ def inspect(
         output = model(tokens, **options)
         scores = output[0] if isinstance(output, tuple) else output.logits
         loss = _next_token_loss(scores, tokens, attention_mask)
-        wanted = [tensor for found in seen for tensor in (found.streams, *found.logits)]
-        gradients = iter(torch.autograd.grad(loss, wanted, allow_unused=True))
+        watched = [one.streams for one in seen] + [one.logits for one in seen]
+        # Zeros for what the loss does not depend on, as the last mix where its matrix is the identity in any case.
+        gradients = torch.autograd.grad(loss, watched, materialize_grads=True)
     counted = torch.ones_like(tokens, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-    # An unused tensor has no gradient, and is the last mix's where its matrix is the identity, whatever the logits.
-    rows = [_measure(found, [next(gradients) for _ in range(4)], counted) for found in seen]
+    rows = [
+        {**_measure(one, counted), **_gradients(one, at_streams, at_logits)}
+        for one, at_streams, at_logits in zip(seen, gradients[: len(seen)], gradients[len(seen) :], strict=True)
+    ]
     columns = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-    mixes = torch.stack([_over_tokens(found.mix, found, counted) for found in seen], dim=1)
+    mixes = torch.stack([_over_tokens(one.mix, one, counted) for one in seen], dim=1)
     return Inspection(
-        names=tuple(found.name for found in seen),
+        names=tuple(one.name for one in seen),
         num_tokens=int(counted.sum()),
         loss=loss.item(),
         **columns,
@@ -55,17 +72,14 @@ def _next_token_loss(scores: Tensor, tokens: Tensor, mask: Tensor | None) -> Ten
     return F.cross_entropy(scores[:, :-1].float().flatten(0, 1), targets.flatten())
 
 
-def _measure(found: Seen, gradients: list[Tensor | None], counted: Tensor) -> dict[str, Tensor]:
-    """What is known of one connection alone."""
+def _measure(seen: Seen, counted: Tensor) -> dict[str, Tensor]:
+    """Streams and coefficients of one connection."""
     streams, read, write, mix = (
-        _over_tokens(tensor, found, counted) for tensor in (found.streams, found.read, found.write, found.mix)
+        _over_tokens(tensor, seen, counted) for tensor in (seen.streams, seen.read, seen.write, seen.mix)
     )
     mean = streams.mean(-2)
     away = (streams - mean[..., None, :]).square().sum(-1).mean(-1)
     unit = F.normalize(streams, dim=-1)
-    of_streams = torch.zeros_like(found.streams) if gradients[0] is None else gradients[0]
-    power = of_streams.double().square().sum(-1).flatten(0, -2).sum(0)
-    norms = [torch.zeros(()) if gradient is None else gradient.double().norm().cpu() for gradient in gradients[1:]]
     return {
         "read_mean": read.mean(0),
         "read_spread": read.std(0, correction=0),
@@ -79,8 +93,16 @@ def _measure(found: Seen, gradients: list[Tensor | None], counted: Tensor) -> di
         "marginal_error": measures.marginal_error(mix).amax(),
         "stream_similarity": (unit @ unit.mT).mean(0),
         "stream_spread": (away / mean.square().sum(-1).clamp(min=torch.finfo(mean.dtype).tiny)).mean().sqrt(),
+    }
+
+
+def _gradients(seen: Seen, at_streams: Tensor, at_logits: Tensor) -> dict[str, Tensor]:
+    """How the loss depends on the streams and the coefficients of one connection."""
+    power = at_streams.double().square().sum(-1).flatten(0, -2).sum(0)
+    norms = [part.double().norm().cpu() for part in at_logits.split(seen.sizes, dim=-1)]
+    return {
         "stream_gradient_share": (power / power.sum().clamp(min=torch.finfo(power.dtype).tiny)).cpu(),
-        "coefficient_gradient": torch.stack([norm.double() for norm in norms]),
+        "coefficient_gradient": torch.stack(norms),
     }
 
 
@@ -110,9 +132,9 @@ def _entropy(mix: Float[Tensor, "N d d"]) -> Float[Tensor, " N"]:
     return -torch.xlogy(rows, rows).sum(-1).mean(-1) / max(torch.tensor(float(mix.shape[-1])).log().item(), 1e-12)
 
 
-def _over_tokens(tensor: Tensor, found: Seen, counted: Tensor) -> Tensor:
+def _over_tokens(tensor: Tensor, seen: Seen, counted: Tensor) -> Tensor:
     """(N, ...) in float64 on the CPU, of the tokens that count; coefficients that all tokens share are repeated."""
-    own = tensor.shape[-2:] if tensor is found.mix or tensor is found.streams else tensor.shape[-1:]
+    own = tensor.shape[-2:] if tensor is seen.mix or tensor is seen.streams else tensor.shape[-1:]
     full = tensor.detach().double().expand(*counted.shape, *own)
     return full[counted].cpu()
 

@@ -1,0 +1,39 @@
+"""The module through which torch.nn.utils.parametrize reads and assigns a weight that a mixing makes of its logits."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from gomhc.birkhoff import Parametrization
+from gomhc.birkhoff.parametrization import FIT_TOLERANCE
+
+
+class FromLogits(nn.Module):
+    """What torch calls to read the weight (`forward`) and to assign it (`right_inverse`)."""
+
+    def __init__(self, mixing: Parametrization, initial: Tensor | None) -> None:
+        super().__init__()
+        self.mixing = mixing
+        self.initial = initial  # what the first assignment, which registering makes, is to give
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return self.mixing(logits)
+
+    def right_inverse(self, matrix: Tensor) -> Tensor:
+        if self.initial is not None:
+            initial, self.initial = self.initial, None
+            return initial
+        logits, distance = self.mixing.fit(matrix)
+        if (distance > max(FIT_TOLERANCE, matrix.shape[-1] * torch.finfo(matrix.dtype).eps)).any():
+            warnings.warn(
+                f"the closest matrix that {self.mixing} can express is {distance.max():.2g} away from the one "
+                f"assigned; a larger expressivity, Transportation or Permutations come closer",
+                stacklevel=2,
+            )
+        return logits
+
+    def extra_repr(self) -> str:
+        return repr(self.mixing)
