@@ -47,7 +47,7 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
         if training.resume is not None:
             if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
                 raise ValueError(
-                    "--resume takes all options except --device, --compile and --parallel from the run; leave them out"
+                    "--resume can be combined with --device, --compile and --parallel only; drop the others"
                 )
             done = trainer.resume(training.resume, training.execution, progress)
         else:

@@ -107,8 +107,8 @@ def _depth(inspection: Inspection) -> Section:
         exhibits=[
             Plot(
                 draw=lambda: _lines(mixing, inspection.names),
-                caption="How strongly each connection mixes. The smaller the second eigenvalue, the more alike the streams "
-                "become; that of the product of all mixes so far shows the difference that is left.",
+                caption="How strongly each connection mixes. The smaller the second eigenvalue, the more alike the "
+                "streams become; that of the product of all mixes so far shows the difference that is left.",
             ),
             Plot(
                 draw=lambda: _lines(gains, inspection.names),

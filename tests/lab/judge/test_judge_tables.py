@@ -116,29 +116,29 @@ def test_a_judgement_outlives_json():
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"criteria": ["wit"]}', "[" * 100_000, b"\xff\xfe\xfa", "null"])
 def test_what_is_no_judgement_is_told(text):
-    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+    with pytest.raises(ValueError, match="not a judgement that gomhc judge wrote"):
         Judgement.from_json(text)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("models", ["plain"], r"of \(2, 1, 12\) are \(2, 2, 12, 3, 3\)"),
-        ("scores", [], r"are \(0,\)"),
+        ("models", ["plain"], r"= \(2, 1, 12, 3, 3\), got \(2, 2, 12, 3, 3\)"),
+        ("scores", [], r"got \(0,\)"),
         ("scores", [[1], [2, 3]], "inhomogeneous"),
         ("scores", "high", "could not convert"),
-        ("written", [True], "other sizes"),
-        ("reasons", [{}], "other sizes"),
-        ("reasons", [1, 2], "no counts by name"),
+        ("written", [True], r"must fit \(2, 2, 12\) judges, models and openings, got \(1,\) and 2"),
+        ("reasons", [{}], r"got \(2, 12\) and 1"),
+        ("reasons", [1, 2], "expected reasons as objects of counts"),
         ("judges", None, "not iterable"),
     ],
 )
 def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
     whole = unseal(judgement().to_json().encode())
-    with pytest.raises(ValueError, match=f"no judgement that gomhc judge wrote: .*{told}"):
+    with pytest.raises(ValueError, match=f"not a judgement that gomhc judge wrote: .*{told}"):
         Judgement.from_json(resealed({**whole, name: value}))
     del whole[name]
-    with pytest.raises(ValueError, match=f"there is no '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}' is missing"):
         Judgement.from_json(resealed(whole))
 
 
@@ -146,7 +146,7 @@ def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
 def test_a_score_that_no_judge_may_give_is_told(score):
     whole = unseal(judgement().to_json().encode())
     whole["scores"][1][0][3][2][1] = score
-    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+    with pytest.raises(ValueError, match="not a judgement that gomhc judge wrote"):
         Judgement.from_json(resealed(whole))
 
 
