@@ -48,10 +48,10 @@ from gomhc.lab.data.corpora import find
 from gomhc.lab.experiments import schedule
 from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.judge import evaluation
+from gomhc.lab.judge.answer_store import Answer, AnswerStore
 from gomhc.lab.judge.answers import Scores
 from gomhc.lab.judge.judgement import Judgement
 from gomhc.lab.judge.protocol import Prompts, Protocol, Settings
-from gomhc.lab.judge.store import Answer, Store
 from gomhc.lab.judge.stories import Story
 from gomhc.lab.lock import InUse
 from gomhc.lab.results.record import Store as Records
@@ -318,7 +318,7 @@ def ways_of_judge(folder: Path) -> Iterator[Way]:
     written = {name: [Story(f"Opening {n}", f"{name} {n}") for n in range(3)] for name in ("plain", "go")}
     questions = evaluation.all_questions(written, ["judge"], 2, "protocol")
     file = folder / "judge.sqlite"
-    with Store(file) as store:
+    with AnswerStore(file) as store:
         store.keep_stories("weights", "sampling", written["go"])
         for number, question in enumerate(questions):
             scores = Scores(*(1 + (number + k) % 10 for k in range(3)))
@@ -326,7 +326,7 @@ def ways_of_judge(folder: Path) -> Iterator[Way]:
         judgement = evaluation.judgement(written, ["judge"], 2, "protocol", store)
 
     def answers() -> object:
-        with Store(file) as store:
+        with AnswerStore(file) as store:
             return [store.answer(question) for question in questions], store.stories("weights", "sampling")
 
     yield file, answers
@@ -460,7 +460,7 @@ def judge(folder: Path, end: float, rng: random.Random) -> Counter[str]:
             assert ended.code == 0, ended.output
             # An answer that was on its way when the process was killed is asked for again; nothing else is.
             assert sum(endpoint.answered.values()) <= len(questions) + 3 * 8
-        with Store(work / "judge.sqlite") as store:
+        with AnswerStore(work / "judge.sqlite") as store:
             answers = [store.answer(question) for question in questions]
         assert all(answer is not None and answer.scores is not None for answer in answers)
         counts["answers, each once"] += len(answers)

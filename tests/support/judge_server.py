@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from gomhc.lab.judge.answer_store import Question
 from gomhc.lab.judge.answers import CRITERIA
 from gomhc.lab.judge.asking import request_id
-from gomhc.lab.judge.store import Question
 
 SILENT = (
     "429",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gomhc.lab.data.stories import stories
+from gomhc.lab.data.story_grammar import stories
 from gomhc.lab.training import Recipe
 
 

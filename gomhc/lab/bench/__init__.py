@@ -1,1 +1,1 @@
-"""Time and memory of the methods beside each other."""
+"""Benchmarks: time, memory and exactness of the methods."""

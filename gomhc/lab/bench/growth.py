@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from gomhc.lab.bench.projection import GO, GROWTH, SOLVE
-from gomhc.lab.bench.timing import Row
+from gomhc.lab.bench.timing import Timing
 
 
-def growth_plot(found: Sequence[Row], file: Path) -> None:
+def growth_plot(timings: Sequence[Timing], file: Path) -> None:
     """Time of one matrix over d, a line for each s: go-mHC drawn through, the batched solve dashed."""
     microseconds = {
-        (row.method, row.sizes["d"], row.sizes["s"]): 1e3 * row.milliseconds / row.sizes["matrices"] for row in found
+        (row.method, row.sizes["d"], row.sizes["s"]): 1e3 * row.milliseconds / row.sizes["matrices"] for row in timings
     }
     streams, blocks = (sorted({size[axis] for size in GROWTH}) for axis in (0, 1))
     figure = Figure(figsize=(6, 4.5), layout="constrained")

@@ -1,6 +1,6 @@
-r"""What does a whole hyper-connection cost around a branch that does nothing, forward and backward?
+r"""Time and memory of a whole hyper-connection around a branch that returns its input, forward and backward.
 
-The roofline is what no layer can avoid: its three matrix products and eight copies of the streams.
+The roofline is what no layer can avoid: three matrix products and eight copies of the streams.
 d = num_streams, c = channels of a stream, p = logits of go-mHC
 """
 
@@ -29,7 +29,7 @@ PEERS = {
     LUCIDRAINS: "hyper_connections",
     LUCIDRAINS_MHC: "hyper_connections",
 }
-"""What other people install -> the module that it needs."""
+"""Third-party implementation -> the module that it needs."""
 NUM_STREAMS = 4
 METHODS = ("go", "sinkhorn", "permutations", "kronecker", "transportation", "identity")
 
@@ -39,7 +39,7 @@ class Layer(Benchmark):
     """One hyper-connection of four streams around a branch that returns its input."""
 
     tokens: int = 4096
-    """How many tokens pass at once."""
+    """Number of tokens in a call."""
     channels: int = 384
     """Channels of a stream (c)."""
 
@@ -51,9 +51,9 @@ class Layer(Benchmark):
         plain = {f"{key} (plain)": with_kernels("plain", run) for key, run in ours.items()}
         makers = {DEEPSEEK: self._deepseek_v4, LUCIDRAINS: self._lucidrains, LUCIDRAINS_MHC: self._lucidrains_mhc}
         peers = {name: make() for name, make in makers.items() if is_installed(PEERS[name])}
-        everything = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
+        calls = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
         sizes = {"d": NUM_STREAMS, "c": self.channels, "tokens": self.tokens}
-        return [Contender(name, sizes, run) for name, run in everything.items()]
+        return [Contender(name, sizes, run) for name, run in calls.items()]
 
     def remarks(self) -> list[str]:
         roofline = f"{ROOFLINE}: the three matrix products of go and eight copies of the streams"
@@ -78,12 +78,12 @@ class Layer(Benchmark):
 
     def _connection(self, parametrization: Parametrization) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)
-        # A start in which the streams steer the coefficients: none of the gradients is zero.
+        # With this start the coefficients depend on the streams, so that no gradient is zero.
         layer = HyperConnection(lambda x: x, self.channels, parametrization, start="near-identity", generator=generator)
         return forward_and_backward(layer, self._streams(), layer.parameters())
 
     def _deepseek_v4(self) -> Callable[[], object]:
-        """Hugging Face's module, and the join of its decoder layer."""
+        """Hugging Face's module, with the residual update of its decoder layer."""
         modeling = import_module(PEERS[DEEPSEEK])
         config = modeling.DeepseekV4Config(hc_mult=NUM_STREAMS, hidden_size=self.channels)
         module = modeling.DeepseekV4HyperConnection(config)
@@ -103,7 +103,7 @@ class Layer(Benchmark):
         return self._lucidrains_layer("mc_get_init_and_expand_reduce_stream_functions")
 
     def _lucidrains_layer(self, maker: str) -> Callable[[], object]:
-        """Its streams come first: (batch * d, tokens, c)."""
+        """The package hyper-connections; its shape is (batch * d, tokens, c)."""
         make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(NUM_STREAMS)
         layer = make(dim=self.channels, branch=nn.Identity(), layer_index=0)
         return forward_and_backward(layer, self._streams().transpose(0, 1).contiguous(), layer.parameters())
@@ -112,7 +112,7 @@ class Layer(Benchmark):
 def forward_and_backward(
     layer: Callable[[Tensor], Any], streams: Tensor, parameters: Iterable[Tensor]
 ) -> Callable[[], object]:
-    """Gradients of everything from a random cotangent."""
+    """Return a function that computes all gradients from a random cotangent."""
     cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1))
     leaves = (streams.requires_grad_(), *parameters)
 

@@ -1,4 +1,4 @@
-"""How much memory does a call hold at most?"""
+"""Peak memory of a function call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,11 +14,11 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_megabytes(function: Callable[[], object]) -> float:
-    """The most that is held at once during one call, beyond what was held before it; MB of 10⁶ bytes.
+    """Return the peak memory of one call beyond what was allocated before it, in MB of 10⁶ bytes.
 
-    Counts every buffer from torch's CPU allocator: results, what autograd keeps, gradients, and scratch inside of
-    operators. Inputs, parameters and optimizer states made earlier do not count, nor does memory that a library takes
-    from the system itself.
+    Counts every buffer of torch's CPU allocator: results, tensors saved for backward, gradients, and scratch space of
+    operators. Does not count inputs, parameters and optimizer states that existed before, nor memory that a library
+    requests from the system directly.
     """
     with TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
@@ -26,16 +27,13 @@ def peak_megabytes(function: Callable[[], object]) -> float:
         profiler.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text())["traceEvents"]
     changes = sorted((event["ts"], event["args"]["Bytes"]) for event in events if event["name"] == "[memory]")
-    held = most = 0
-    for _, size in changes:  # negative where a buffer is freed
-        held += size
-        most = max(most, held)
-    return most / 1e6
+    allocated = accumulate((size for _, size in changes), initial=0)  # a size is negative where a buffer is freed
+    return max(allocated) / 1e6
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Standard error turned off: torch 2.13 writes two lines there for each profile, and no setting prevents it."""
+    """Turn standard error off: torch 2.13 writes two lines to it for each profile, and no setting prevents that."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

@@ -1,7 +1,8 @@
-r"""What does a doubly stochastic matrix cost, forward and backward, by each method?
+r"""Time and memory of computing doubly stochastic matrices with each method, forward and backward.
 
-Three references are written out here, as plain as they are in other people's code: the solve that go-mHC is usually
-computed by, Sinkhorn's iteration, and mHC-lite's product. d = num_streams, s = expressivity, n = d * s
+Three references are written out here in plain torch, as other implementations have them: the linear solve of go-mHC,
+Sinkhorn's iteration, and mHC-lite's product.
+d = num_streams, s = expressivity, n = d * s
 """
 
 from __future__ import annotations
@@ -29,53 +30,54 @@ SOLVE = "linalg.solve"
 PRODUCT = "mHC-lite's product"
 ITERATIONS = "20 Sinkhorn iterations"
 PEER, PEER_MODULE = "hyper-connections' Sinkhorn", "hyper_connections.mHCv2"
-"""The same twenty iterations as other people install them, measured where they are."""
+"""The same twenty iterations in the package hyper-connections; measured where it is installed."""
 
 MAIN, LARGER = (4, 2), (8, 2)
-"""(d, s) where everything is compared, and where go-mHC is compared to the solve."""
+"""(d, s) at which every method is compared, and at which go-mHC is compared with the solve."""
 GROWTH = tuple((d, s) for d in (2, 4, 8, 16, 32) for s in (1, 2, 3))
 LARGEST_BATCH = 2**20
-"""Entries of all rotations that `grow` holds at once, as 16,384 matrices of (4, 2) have: beyond, there are fewer."""
+"""Maximum number of rotation entries in a batch of `grow`, as 16,384 matrices of (4, 2) have; larger sizes have fewer
+matrices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection(Benchmark):
-    """The maps alone: what a batch of doubly stochastic matrices costs by each method."""
+    """The maps alone: a batch of doubly stochastic matrices with each method."""
 
     num_matrices: int = 16384
-    """How many matrices a call makes."""
+    """Number of matrices in a call."""
     grow: bool = False
     """Also measure go-mHC and the solve for d = 2 to 32 and s = 1 to 3, and plot them."""
     plot: Path = Path("bench-projection.png")
-    """Where that plot is written."""
+    """File of that plot."""
 
     title: ClassVar[str] = "Doubly stochastic matrices, forward and backward"
     references: ClassVar[tuple[str, ...]] = (SOLVE, ITERATIONS, PEER, PRODUCT)
 
     def contenders(self) -> list[Contender]:
         d, s = MAIN
-        found = list(self._go_and_solve(*MAIN, kernels.available()))
+        contenders = list(self._go_and_solve(*MAIN, kernels.available()))
         for key, cls in PARAMETRIZATIONS.items():
             if key != GO:
                 method = cls(num_streams=d)
-                found.append(self._contender(key, d, s, method.num_logits, method))
-        found.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
-        found.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
+                contenders.append(self._contender(key, d, s, method.num_logits, method))
+        contenders.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
+        contenders.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
         if is_installed(PEER_MODULE):
-            found.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
-        found += self._go_and_solve(*LARGER, kernels.available())
+            contenders.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
+        contenders += self._go_and_solve(*LARGER, kernels.available())
         for d, s in GROWTH if self.grow else ():
             if (d, s) not in (MAIN, LARGER):
-                found += self._go_and_solve(d, s, [])
-        return found
+                contenders += self._go_and_solve(d, s, [])
+        return contenders
 
     def remarks(self) -> list[str]:
         names = ", ".join(kernels.available())
         missing = [] if is_installed(PEER_MODULE) else [f"not installed: {PEER}"]
-        return [f"{GO}: as gomhc runs it, and by its kernels ({names})", *missing]
+        return [f"{GO}: as gomhc runs it, and with each of its kernels ({names})", *missing]
 
     def _go_and_solve(self, d: int, s: int, kernel_names: Sequence[str]) -> Iterator[Contender]:
-        """The solve, go-mHC as it runs by default, and go-mHC by each of these kernels."""
+        """Yield the solve, go-mHC as it runs by default, and go-mHC with each of these kernels."""
         go = Orthostochastic(num_streams=d, expressivity=s)
         yield self._contender(SOLVE, d, s, go.num_logits, Solve(num_streams=d, expressivity=s))
         yield self._contender(GO, d, s, go.num_logits, go)
@@ -93,14 +95,14 @@ class Projection(Benchmark):
 
         def run() -> None:
             matrix = function(logits.detach().requires_grad_())
-            if matrix.requires_grad:  # that of Identity depends on nothing
+            if matrix.requires_grad:  # Identity has no logits to differentiate
                 matrix.backward(cotangent)
 
         return Contender(method, {"d": d, "s": s, "matrices": num_matrices}, run)
 
 
 def with_kernels(name: str, run: Callable[[], object]) -> Callable[[], None]:
-    """The same by the kernels of that name, in both directions."""
+    """Return `run` with the kernels of that name, forward and backward."""
 
     def forced() -> None:
         with kernels.use(name):
@@ -111,7 +113,7 @@ def with_kernels(name: str, run: Callable[[], object]) -> Callable[[], None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Solve:
-    r"""Go-mHC as a batched LAPACK solve in float32, differentiated by autograd: the thing to beat.
+    r"""Go-mHC as a batched LAPACK solve in float32, differentiated by autograd: the main reference.
 
     Q = (I + A)^{-1} (I - A),    B_ij = (1/s) ||Q_ij||_F^2
     """
@@ -130,7 +132,7 @@ class Solve:
 
 
 def sinkhorn_iterations(logits: Float[Tensor, "batch dd"]) -> Float[Tensor, "batch d d"]:
-    """Rows and columns normalised in turn, in the logarithm, twenty times."""
+    """Normalize rows and columns in turn, in log space, twenty times."""
     d = round(logits.shape[-1] ** 0.5)
     z = logits.reshape(-1, d, d)
     for _ in range(20):
@@ -140,13 +142,13 @@ def sinkhorn_iterations(logits: Float[Tensor, "batch dd"]) -> Float[Tensor, "bat
 
 
 def peer_iterations(num_streams: int) -> Map:
-    """Twenty iterations of the package hyper-connections."""
+    """Return twenty iterations of the package hyper-connections."""
     sinkhorn = import_module(PEER_MODULE).sinkhorn_knopps
     return lambda logits: sinkhorn(logits.unflatten(-1, (num_streams, num_streams)))
 
 
 def mhc_lite_product(num_streams: int) -> Map:
-    """Softmax(z) P with the d! permutation matrices as rows of P, and nothing else."""
+    """Return softmax(z) P, where the rows of P are the d! permutation matrices."""
     orders = torch.tensor(list(permutations(range(num_streams))))
     vertices = torch.eye(num_streams)[orders].flatten(1)
     return lambda logits: (logits.softmax(-1) @ vertices).unflatten(-1, (num_streams, num_streams))

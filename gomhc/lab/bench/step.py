@@ -1,4 +1,4 @@
-"""What does mixing add to a training step of the paper's GPT: forward, backward and AdamW?
+"""Time and memory of a training step of the paper's GPT (forward, backward, AdamW) with each mixing and with none.
 
 c = num_channels, d = num_streams
 """
@@ -26,19 +26,19 @@ class Step(Benchmark):
     """A training step of the 30M GPT, with one residual stream and with four."""
 
     rounds: int = 10  # a step takes seconds
-    """How often each method is timed; the table has medians."""
+    """How often each method is timed; the table shows medians."""
     batch: int = 4
-    """Texts in a step."""
+    """Number of sequences in a step."""
     tokens: int = 256
-    """Tokens of a text."""
+    """Number of tokens in a sequence."""
     layers: int = GPTConfig.num_layers
-    """Blocks of the GPT."""
+    """Number of blocks of the GPT."""
     channels: int = GPTConfig.num_channels
     """Width of a token (c)."""
     heads: int = GPTConfig.num_heads
-    """Attention heads."""
+    """Number of attention heads."""
     vocab: int = GPTConfig.vocab_size
-    """How many different tokens there are."""
+    """Size of the vocabulary."""
 
     title: ClassVar[str] = "A training step of the GPT: forward, backward, AdamW"
     references: ClassVar[tuple[str, ...]] = (PLAIN,)
@@ -57,7 +57,7 @@ class Step(Benchmark):
         return [Contender(name, sizes, self._step(config)) for name, config in configs.items()]
 
     def remarks(self) -> list[str]:
-        return [f"methods by their keys mix d = {NUM_STREAMS} streams"]
+        return [f"every method but {PLAIN} has d = {NUM_STREAMS} streams"]
 
     def _step(self, config: GPTConfig) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)

@@ -1,7 +1,7 @@
-"""Which of these is faster, and by how much, on a machine that has other things to do?
+"""Timing of several contenders against each other on a machine that is not idle.
 
-Everything is timed in one run. In each round every contender has one turn, in an order that is drawn anew, so that what
-disturbs the machine for a while disturbs all of them; a contender's time is its median over rounds.
+Everything is timed in one run. In each round every contender takes one turn, in a new random order, so that other work
+on the machine slows all of them alike. The time of a contender is its median over rounds.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from gomhc.checks import LARGEST_WHOLE, require_whole
 from gomhc.lab.bench.memory import peak_megabytes
 
 MOST_THREADS = 1024
-"""Threads that can be asked for; OpenMP ends the process where it cannot start so many."""
+"""Maximum number of threads; OpenMP aborts the process if it cannot start that many."""
 TURN_SECONDS = 0.01
-"""A contender that is faster than this runs several times in a turn."""
+"""Minimum duration of a turn; faster contenders run several times in it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """Something to be timed."""
+    """A function to time."""
 
     method: str
-    """What it is called; only one of its sizes is."""
+    """Name of the method; unique among contenders of equal sizes."""
     sizes: dict[str, int]
-    """Letter or word -> how many. Contenders of equal sizes are compared."""
+    """Name of a size -> its value. Only contenders of equal sizes are compared."""
     run: Callable[[], object]
-    """Once, forward and backward."""
+    """Runs forward and backward once."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn of a contender showed."""
+    """The measurement of one turn of a contender."""
 
     contender: Contender
     round: int
-    """Counted from 1; 0 is the warm-up."""
+    """Number of the round, from 1; 0 is the warm-up."""
     milliseconds: float
-    """Of one call."""
+    """Time of one call."""
     megabytes: float = 0.0
     """Peak memory of one call, measured in the warm-up."""
 
@@ -58,36 +58,36 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One contender, measured."""
+class Timing:
+    """Time and memory of one contender."""
 
     method: str
     sizes: dict[str, int]
     milliseconds: float
-    """Of one call: the median over rounds."""
+    """Time of one call: the median over rounds."""
     spread: float
     """The interquartile range over rounds, in milliseconds."""
     megabytes: float
     """Peak memory of one call; see `peak_megabytes`."""
     ratios: dict[str, float]
-    """Reference -> how many times its median this one's is, for the references that were measured at these sizes."""
+    """Reference -> this median as a multiple of the reference's, for references measured at these sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ABC):
-    """What is compared, and how carefully."""
+    """Base class of benchmarks: the contenders, and how often they are timed."""
 
     threads: int = 2
-    """Threads that torch may use."""
+    """Number of threads that torch uses."""
     rounds: int = 20
-    """How often each method is timed; the table has medians."""
+    """How often each method is timed; the table shows medians."""
     json: Path | None = None
     """Also write the rows to this file."""
 
     title: ClassVar[str]
-    """Of the table."""
+    """Title of the table."""
     references: ClassVar[tuple[str, ...]]
-    """Methods that the others are compared to."""
+    """Methods that the others are compared with."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -96,15 +96,15 @@ class Benchmark(ABC):
 
     @abstractmethod
     def contenders(self) -> list[Contender]:
-        """Everything that is compared, ready to run, in the order of the table."""
+        """Return everything that is compared, ready to run, in the order of the table."""
 
     def remarks(self) -> list[str]:
-        """What a reader of the table should know besides."""
+        """Return further remarks for the caption of the table."""
         return []
 
 
 def is_installed(module: str) -> bool:
-    """Whether this module, of other people, can be measured here."""
+    """Return whether this third-party module can be imported."""
     try:
         import_module(module)
     except ImportError:
@@ -113,7 +113,7 @@ def is_installed(module: str) -> bool:
 
 
 def turns(contenders: Sequence[Contender], rounds: int) -> Iterator[Turn]:
-    """Warm everything up, then time it, round by round; `num_turns` in all."""
+    """Warm every contender up, then time all of them in each round; yields `num_turns` turns."""
     repeats = {}
     for contender in contenders:
         contender.run()
@@ -124,17 +124,17 @@ def turns(contenders: Sequence[Contender], rounds: int) -> Iterator[Turn]:
     order = random.Random(0)
     for number in range(1, rounds + 1):
         for contender in order.sample(contenders, len(contenders)):
-            contender.run()  # not counted: it meets the caches and the heap as another left them
+            contender.run()  # not counted: caches and heap are as another contender left them
             yield Turn(contender, number, 1e3 * seconds_per_call(contender.run, repeats[contender]))
 
 
 def num_turns(contenders: Sequence[Contender], rounds: int) -> int:
-    """How many turns there will be."""
+    """Return how many turns `turns` yields."""
     return len(contenders) * (rounds + 1)
 
 
 def seconds_per_call(function: Callable[[], object], repeats: int) -> float:
-    """The mean of `repeats` calls, undisturbed by the collection of garbage."""
+    """Return the mean time of `repeats` calls, with garbage collection off."""
     gc.disable()
     try:
         start = perf_counter()
@@ -145,20 +145,20 @@ def seconds_per_call(function: Callable[[], object], repeats: int) -> float:
         gc.enable()
 
 
-def rows(found: Sequence[Turn], references: Sequence[str]) -> list[Row]:
-    """What the turns say: a row for each contender, in the order in which they were warmed up."""
-    warm_ups = [turn for turn in found if turn.round == 0]
+def timings(turns: Sequence[Turn], references: Sequence[str]) -> list[Timing]:
+    """Summarize the turns: one timing per contender, in the order of the warm-up."""
+    warm_ups = [turn for turn in turns if turn.round == 0]
     times = {
-        warm_up.contender: [turn.milliseconds for turn in found if turn.round and turn.contender is warm_up.contender]
+        warm_up.contender: [turn.milliseconds for turn in turns if turn.round and turn.contender is warm_up.contender]
         for warm_up in warm_ups
     }
     medians = {contender: float(np.median(times[contender])) for contender in times}
 
-    def row(warm_up: Turn) -> Row:
+    def timing(warm_up: Turn) -> Timing:
         contender = warm_up.contender
         first, third = np.percentile(times[contender], (25, 75))
         rivals = {rival.method: median for rival, median in medians.items() if rival.sizes == contender.sizes}
-        return Row(
+        return Timing(
             method=contender.method,
             sizes=contender.sizes,
             milliseconds=medians[contender],
@@ -167,4 +167,4 @@ def rows(found: Sequence[Turn], references: Sequence[str]) -> list[Row]:
             ratios={name: medians[contender] / rivals[name] for name in references if name in rivals},
         )
 
-    return [row(warm_up) for warm_up in warm_ups]
+    return [timing(warm_up) for warm_up in warm_ups]

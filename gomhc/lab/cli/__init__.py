@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. One file a command."""
+"""The command line: one file per command, and what they print to a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gomhc.lab.cli import bench, doctor, exactness, inspect, judge, mistakes, re
 
 
 def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
-    """The same arguments, and the call is left to the caller: what goes wrong then is no mistake in an option."""
+    """Return the command with its call deferred, so that tyro does not report its errors as wrong options."""
 
     @wraps(command)
     def parsed(*args: Any, **kwargs: Any) -> Callable[[], None]:
@@ -43,7 +43,7 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback, and a mistake of the user is one line."""
+    """Run the command line; Ctrl-C and mistakes of the user end it with one line instead of a traceback."""
     with mistakes.one_line():
         plugins.load()
         mistakes.parse(_parse, train.with_recipe(sys.argv[1:]))()

@@ -1,4 +1,4 @@
-"""`gomhc doctor`: which kernels run here?"""
+"""`gomhc doctor`: the kernels that run on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gomhc.lab.cli.version import version
 
 
 def doctor() -> None:
-    """Say which kernels run on this machine, and why."""
+    """Print which kernels run on this machine, and why."""
     version()
     print(f"{torch.get_num_threads()} threads, CUDA {'available' if torch.cuda.is_available() else 'not available'}")
     for name, reason in kernels.reasons().items():

@@ -1,4 +1,4 @@
-"""`gomhc exactness`: how exact is each method?"""
+"""`gomhc exactness`: marginal errors and costs of every method."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from typing import Annotated
 import tyro
 
 from gomhc.checks import require_number
-from gomhc.lab.bench.exactness import num_rows, rows
+from gomhc.lab.bench.marginal_errors import MarginalErrors, measurements, num_measurements
+from gomhc.lab.cli.exactness_table import exactness_table
 from gomhc.lab.cli.terminal import table_console, with_progress, write_json
 from gomhc.lab.files import require_writable
-from gomhc.lab.report import tables
 
 
 def exactness(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None, seconds: float = 0.2
 ) -> None:
-    """Print how exact each parametrization is, and what it costs.
+    """Print how exact each parametrization is, and its size and time.
 
     Args:
-        json_file: Also write the rows to this file.
-        seconds: The least time that each timing takes; more is steadier.
+        json_file: Also write the numbers to this file.
+        seconds: Minimum duration of each timing; longer timings vary less.
     """
     require_number("seconds", seconds, least=0)
     if json_file is not None:
         require_writable(json_file)
-    found = list(with_progress(rows(seconds), num_rows(), lambda row: f"{row.method} d={row.num_streams}"))
-    table_console().print(tables.exactness_table(found))
+    measured = list(with_progress(measurements(seconds), num_measurements(), _describe))
+    table_console().print(exactness_table(measured))
     if json_file is not None:
-        write_json(json_file, [asdict(row) for row in found])
+        write_json(json_file, [asdict(measurement) for measurement in measured])
+
+
+def _describe(measurement: MarginalErrors) -> str:
+    return f"{measurement.method} d={measurement.num_streams}"

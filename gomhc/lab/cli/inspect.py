@@ -1,4 +1,4 @@
-"""`gomhc inspect`: what do the streams of a model do?"""
+"""`gomhc inspect`: the streams of a model on a text."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.console import Console
 
 import gomhc
 from gomhc import inspection
 from gomhc.checks import require_whole
 from gomhc.inspection.findings import findings
-from gomhc.lab.cli.terminal import needs, write_json
+from gomhc.lab.cli.inspection_table import inspection_table
+from gomhc.lab.cli.terminal import needs, table_console, write_json
 from gomhc.lab.files import read_text, require_writable, write_atomically
-from gomhc.lab.report.inspection_table import inspection_table
 from gomhc.lab.training import load_run
 
 SAMPLE_TEXT = (
@@ -26,7 +25,7 @@ SAMPLE_TEXT = (
     "the little boat stayed in the harbour and watched them go. One day a storm came, and nobody saw the old man who "
     "had lost his oar. Then the little boat was not afraid any more. It went out, found him, and brought him home."
 )
-"""What a model reads if nothing else is asked for."""
+"""The text that a model reads by default."""
 
 
 def inspect(
@@ -37,15 +36,15 @@ def inspect(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None,
     max_tokens: int = 512,
 ) -> None:
-    """Show what the streams of a model do on a text: coefficients, mixing, collapse, gain and gradients of every layer.
+    """Show coefficients, mixing, collapse, gain and gradients of the streams of a model, layer by layer, on a text.
 
     Args:
-        model: A run of `gomhc train`, or a folder that save_pretrained wrote, of a model with streams.
-        text: What the model reads.
+        model: Folder of a run of `gomhc train`, or folder written by save_pretrained of a model with streams.
+        text: Text that the model reads.
         file: Read the text from this file instead.
-        html: Also write a page with pictures to this file.
+        html: Also write a page with figures to this file.
         json_file: Also write all numbers to this file.
-        max_tokens: Only the first tokens of the text are looked at.
+        max_tokens: Maximum number of tokens; the rest of the text is ignored.
     """
     if html is not None:
         with needs("report", "--html"):
@@ -57,22 +56,26 @@ def inspect(
     if file is not None:
         text = read_text(file)
     network, encode, longest = _load_model(model)
-    found = inspection.inspect(network, torch.tensor([encode(text)[: min(max_tokens, longest)]]))
-    console = Console() if sys.stdout.isatty() else Console(width=180)
-    console.print(inspection_table(found))
-    for sentence in findings(found):
+    tokens = encode(text)[: min(max_tokens, longest)]
+    inspected = inspection.inspect(network, torch.tensor([tokens]))
+    console = table_console(width=180)
+    console.print(inspection_table(inspected))
+    for sentence in findings(inspected):
         console.print(f"• {sentence}")
     if json_file is not None:
-        write_json(json_file, found.to_dict())
+        write_json(json_file, inspected.to_dict())
     if html is not None:
-        write_atomically(html, inspection_page(found, f"Streams of {model.resolve().name}", text).html())
+        page = inspection_page(inspected, f"Streams of {model.resolve().name}", text)
+        write_atomically(html, page.html())
         print(f"wrote {html}")
 
 
 def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int]], int]:
-    """A model, what makes tokens of text for it, and how many it can see at once."""
+    """Return the model, its function from text to tokens, and its context length."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; expected a run of `gomhc train` or what save_pretrained wrote")
+        raise ValueError(
+            f"there is no folder {folder}; expected a run of `gomhc train`, or a folder that save_pretrained wrote"
+        )
     if not (folder / "config.json").exists():
         run = load_run(folder)
         return run.model, run.tokenizer.encode, run.model.config.context_length

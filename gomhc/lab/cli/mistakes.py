@@ -1,4 +1,4 @@
-"""A mistake on the command line, told in one line: the option, what was expected, what came."""
+"""One-line messages for mistakes on the command line: the option, what was expected, what was given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from gomhc.lab.training import NotFinite
 
 DEBUG = "GOMHC_DEBUG"
-"""The environment variable that lets tracebacks through, unless it is empty or 0."""
+"""Environment variable that enables tracebacks, unless it is empty or 0."""
 TYPES = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"Error parsing (?P<option>--[\w-]+): .*'(?P<came>.*)'.*", "{option} must be {expected}, got '{came}'"),
@@ -31,9 +31,9 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Inside, a mistake of the user ends the process with one line instead of a traceback; warnings are one line too.
+    """Inside, a mistake of the user exits with one line instead of a traceback, and a warning is one line too.
 
-    With GOMHC_DEBUG=1 the traceback is shown.
+    GOMHC_DEBUG=1 turns this off.
     """
     if _is_debugged():
         yield
@@ -53,7 +53,7 @@ def one_line() -> Iterator[None]:
 
 
 def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> Any:
-    """What tyro reads from the arguments; its message about a mistake becomes one line."""
+    """Parse the arguments with tyro; a mistake exits with one line instead of tyro's box."""
     if _is_debugged():
         return command_line(arguments)
     try:
@@ -76,7 +76,7 @@ def _exit(error: BaseException) -> NoReturn:
 
 
 def _as_written(line: str) -> str:
-    """`num_heads must be ...` with the option's name as the user wrote it: `--num-heads must be ...`."""
+    """Name the option as the user wrote it: `num_heads must be ...` becomes `--num-heads must be ...`."""
     options = {word.partition("=")[0] for word in sys.argv[1:] if word.startswith("--")}
     names = {option[2:].replace("-", "_"): option for option in options}
     first, must, rest = line.partition(" must ")
@@ -88,7 +88,7 @@ def _is_lack_of_memory(error: RuntimeError) -> bool:
 
 
 def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> list[list[str]]:
-    """The sections of tyro's message, as lines that are not folded."""
+    """Return the sections of tyro's message, with unwrapped lines."""
     columns, text = os.environ.get("COLUMNS"), StringIO()
     os.environ["COLUMNS"] = "100000"
     try:
@@ -105,19 +105,19 @@ def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str])
     for line in (line.strip("│ \t") for line in lines):
         if line.strip("─-╰╯"):
             sections[-1].append(line)
-        elif line:  # a rule, in whichever characters the terminal has
+        elif line:  # a rule, in the characters of this terminal
             sections.append([])
     return [section for section in sections if section]
 
 
 def _summary(sections: list[list[str]]) -> str:
-    """The first section, in our words where we have some, and what may have been meant."""
+    """Return the first section, reworded where a pattern matches, with a suggestion if there is one."""
     text, help_lines = " ".join(sections[0]), sections[1] if len(sections) > 2 else []
     for pattern, words in _PATTERNS:
-        found = re.fullmatch(pattern, text)
-        if found is not None:
+        match = re.fullmatch(pattern, text)
+        if match is not None:
             expected = _expected(help_lines)
-            return words.format(**{"expected": expected, **_without_quotes(found.groupdict())})
+            return words.format(**{"expected": expected, **_without_quotes(match.groupdict())})
     text = f"{text[:1].lower()}{text[1:]}"
     if help_lines[:1] == ["Perhaps you meant:"]:
         return f"{text}; perhaps you meant {help_lines[1]}"
@@ -125,11 +125,11 @@ def _summary(sections: list[list[str]]) -> str:
 
 
 def _expected(help_lines: list[str]) -> str:
-    """What the help of an option says that its value is: `--steps INT`."""
+    """Return the type of an option's value, from a help line such as `--steps INT`."""
     kind = help_lines[1].partition(" ")[2] if len(help_lines) > 1 else ""
     parts = [TYPES.get(part, part) for part in kind.replace("{None}", "").strip("|[] .").split("|")]
     return " or ".join(parts) or "something else"
 
 
-def _without_quotes(found: dict[str, str]) -> dict[str, str]:
-    return found | ({"expected": found["expected"].replace("'", "")} if "expected" in found else {})
+def _without_quotes(groups: dict[str, str]) -> dict[str, str]:
+    return {name: text.replace("'", "") if name == "expected" else text for name, text in groups.items()}

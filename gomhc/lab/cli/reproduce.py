@@ -1,22 +1,19 @@
-"""`gomhc reproduce`: does the paper hold?"""
+"""`gomhc reproduce`: measurements of the paper's claims, and a page with the verdicts."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gomhc.checks import require_choice, require_whole
-from gomhc.lab.cli.terminal import MOST_LINES, needs
+from gomhc.lab.cli.terminal import needs, with_progress
 from gomhc.lab.experiments.experiment import Experiment, Scale
 from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.verdicts import judge
@@ -29,9 +26,7 @@ if TYPE_CHECKING:
     from gomhc.lab.experiments.schedule import Done, ScheduledRun
 
 MOST_JOBS = 1024
-"""Processes that can be asked for."""
-SILENCE = 60.0
-"""Seconds after which the next finished run is told, where there is no terminal."""
+"""Maximum number of processes."""
 
 
 def reproduce(
@@ -42,18 +37,18 @@ def reproduce(
     jobs: int = os.cpu_count() or 1,
     format: Literal["html", "md"] = "html",
 ) -> None:
-    """Measure what the paper says, and write one page with a verdict on every claim.
+    """Measure the paper's claims, and write a page with a verdict on each of them.
 
-    Finished runs are kept in OUT/records and not repeated, unless the code that they depend on has changed: an
-    interrupted command goes on where it was. Tables of `gomhc judge --out OUT` become a section of the page.
+    Finished runs are stored in OUT/records and not repeated unless the code that they depend on has changed; an
+    interrupted command continues where it stopped. Tables of `gomhc judge --out OUT` become a section of the page.
 
     Args:
-        scale: quick (minutes), laptop (the paper's sizes but for the language model; about an hour) or paper (a GPU).
-        out: Folder for the page, claims.json and the records; judge.json is read if it is there.
-        only: Run these experiments alone; the page also shows what earlier commands kept.
-        list_experiments: Print the experiments and their runs, and stop.
-        jobs: How many runs at once.
-        format: Of the page.
+        scale: quick (minutes), laptop (the paper's sizes except the language model; about an hour) or paper (a GPU).
+        out: Folder for the page, claims.json and the records; judge.json is read if it exists.
+        only: Run only these experiments; the page also shows the records of earlier commands.
+        list_experiments: Print the experiments and their numbers of runs, and exit.
+        jobs: Number of parallel runs.
+        format: Format of the page.
     """
     experiments = _chosen(only)
     if list_experiments:
@@ -75,7 +70,7 @@ def _reproduce(
     format: Literal["html", "md"],
     judgement: Judgement | None,
 ) -> None:
-    """Run what has no record yet, and write the page."""
+    """Run everything that has no record yet, and write the page."""
     with needs("report", "reproduce"):
         from gomhc.lab.experiments import schedule
     page_needs = _missing_for_a_page()
@@ -98,7 +93,7 @@ def _reproduce(
     else:
         print(_write_page(out / f"report.{format}", records, scale, errors, judgement, jobs))
     if errors:
-        sys.exit(f"{len(errors)} runs failed; {'the page tells how' if page_needs is None else errors[0]}")
+        sys.exit(f"{len(errors)} runs failed; {'the page shows their errors' if page_needs is None else errors[0]}")
 
 
 def _missing_for_a_page() -> str | None:
@@ -135,7 +130,7 @@ def _ends_with(path: Path, remark: str) -> bool:
 
 
 def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
-    """The experiments of these names that have runs, or all of them if there is no choice."""
+    """Return the experiments of these names that have runs, or all of them if there are none."""
     runnable = [experiment for experiment in all_experiments() if experiment.runs("quick")]
     if only is None:
         return runnable
@@ -148,50 +143,31 @@ def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
 
 
 def _perform(done: Iterator[Done], to_do: Sequence[ScheduledRun]) -> list[str]:
-    """Do the runs with progress; what went wrong with those that failed."""
+    """Wait for the runs, with progress, and return the errors of those that failed."""
     errors, finished = [], 0
     try:
-        for item in _with_time_left(done, to_do):
+        for outcome in _with_progress(done, to_do):
             finished += 1
-            if item.record is None:
-                errors.append(f"{item.task}\n{item.error}")
-                print(f"failed: {item.task}: {item.error.strip().splitlines()[-1]}", file=sys.stderr)
+            if outcome.record is None:
+                errors.append(f"{outcome.task}\n{outcome.error}")
+                print(f"failed: {outcome.task}: {outcome.error.strip().splitlines()[-1]}", file=sys.stderr)
     except KeyboardInterrupt:
         left = len(to_do) - finished
-        sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command goes on from here")
+        sys.exit(f"interrupted: {finished} runs are kept and {left} are left; the same command continues from here")
     except BrokenExecutor as error:
         reason = str(error).splitlines()[0]
         sys.exit(
-            f"a worker ended unasked ({reason}), as for lack of memory or because the sources changed; {finished} runs "
-            f"are kept, and the same command, perhaps with fewer --jobs, goes on from here"
+            f"a worker process died ({reason}), perhaps because memory ran out or the sources changed; {finished} runs "
+            f"are kept, and the same command, perhaps with fewer --jobs, continues from here"
         )
     return errors
 
 
-def _with_time_left(done: Iterator[Done], to_do: Sequence[ScheduledRun]) -> Iterator[Done]:
-    """As `with_progress`, with the time left by what each run costs."""
-    total, spent, started = sum(task.run.cost for task in to_do), 0.0, time.monotonic()
-    console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[count]}"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task("starting", total=total, count=f"0/{len(to_do)}")
-            for number, item in enumerate(done, start=1):
-                description, count = str(item.task)[:60], f"{number}/{len(to_do)}"
-                progress.update(bar, advance=item.task.run.cost, description=description, count=count)
-                yield item
-        return
-    told = started
-    for number, item in enumerate(done, start=1):
-        spent += item.task.run.cost
-        now = time.monotonic()
-        one_of_few = number * MOST_LINES // len(to_do) > (number - 1) * MOST_LINES // len(to_do)
-        if one_of_few or now - told > SILENCE:
-            left, told = (now - started) * (total - spent) / max(spent, 1e-9), now
-            print(f"[{number}/{len(to_do)}] {item.task}; about {left:.0f} s left", file=sys.stderr, flush=True)
-        yield item
+def _with_progress(done: Iterator[Done], to_do: Sequence[ScheduledRun]) -> Iterator[Done]:
+    def describe(outcome: Done) -> str:
+        return str(outcome.task)
+
+    def cost(outcome: Done) -> float:
+        return outcome.task.run.cost
+
+    return with_progress(done, len(to_do), describe, cost, sum(task.run.cost for task in to_do))

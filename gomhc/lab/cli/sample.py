@@ -1,4 +1,4 @@
-"""`gomhc sample`: what does a trained model write?"""
+"""`gomhc sample`: text of a trained model."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def sample(
     top_k: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Write text with a trained model, as it is made.
+    """Sample text from a trained model and print it as it is generated.
 
     Args:
-        run: The folder of the run, or of one of its checkpoints.
-        prompt: How the text begins; without, a document from its start.
-        tokens: The most tokens that are made.
-        temperature: How daring; 0 always takes the likeliest token.
-        top_k: Only these many likeliest tokens are drawn from.
-        seed: The same seed gives the same text.
+        run: Folder of the run, or of one of its checkpoints.
+        prompt: Beginning of the text; by default the start of a document.
+        tokens: Maximum number of tokens to generate.
+        temperature: Sampling temperature; 0 always takes the most likely token.
+        top_k: Sample from this many of the most likely tokens; by default from all.
+        seed: Random seed; the same seed gives the same text.
     """
     require_whole("tokens", tokens, 0)
     require_number("temperature", temperature, least=0)
     require_whole("seed", seed, 0)
     if top_k is not None:
         require_whole("top_k", top_k, 1)
-    found = load_run(run)
-    found.tokenizer.encode(prompt)  # or an error, before anything is printed
+    trained = load_run(run)
+    trained.tokenizer.encode(prompt)  # raises an error before anything is printed
     print(prompt, end="", flush=True)
     options: dict[str, Any] = {"num_tokens": tokens, "temperature": temperature, "top_k": top_k, "seed": seed}
-    for piece in stream_text(found.model, found.tokenizer, prompt, **options):
+    for piece in stream_text(trained.model, trained.tokenizer, prompt, **options):
         print(piece, end="", flush=True)
     print()

@@ -1,27 +1,32 @@
-"""How do commands speak to who runs them? Progress, tables, files, and what is to be installed."""
+"""What the commands share: progress, consoles for tables, JSON files, and hints on what to install."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gomhc.lab.files import write_atomically
 
 T = TypeVar("T")
 MOST_LINES = 40
-"""Of progress, where there is no terminal."""
+"""Maximum number of progress lines where there is no terminal, unless a line is due after `SILENCE`."""
+SILENCE = 60.0
+"""Seconds without a line after which the next finished item gets one."""
+LONGEST_DESCRIPTION = 60
+"""Characters of a description in front of the bar."""
 
 
 @contextmanager
 def needs(extra: str, who: str) -> Iterator[None]:
-    """Around imports, before anything is computed, so that nobody waits in vain: says what to install."""
+    """Exit with the command that installs `extra` if an import inside fails. Import before computing anything."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -29,29 +34,72 @@ def needs(extra: str, who: str) -> Iterator[None]:
         sys.exit(f"{who} needs {package}; install it with: pip install 'gomhc[{extra}]'")
 
 
-def with_progress(items: Iterable[T], total: int, describe: Callable[[T], str] = str) -> Iterator[T]:
-    """A bar with the time left on a terminal, at most forty plain lines elsewhere; both on standard error."""
+def with_progress(
+    items: Iterable[T],
+    total: int,
+    describe: Callable[[T], str] = str,
+    cost: Callable[[T], float] = lambda item: 1.0,
+    total_cost: float | None = None,
+) -> Iterator[T]:
+    """Yield the items and show progress on standard error: a bar on a terminal, a few plain lines elsewhere.
+
+    The time left is estimated from the `cost` of each item, of which `total_cost` is the sum over all items.
+    """
+    total_cost = float(total) if total_cost is None else total_cost
     console = Console(stderr=True)
-    if not console.is_terminal:
-        for number, item in enumerate(items, start=1):
-            if number * MOST_LINES // total > (number - 1) * MOST_LINES // total:
-                print(f"[{number}/{total}] {describe(item)}", file=sys.stderr, flush=True)
-            yield item
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("measuring", total=total)
+    show = _bar(console, total, total_cost) if console.is_terminal else _plain_lines(total, total_cost)
+    with show as update:
         for item in items:
-            progress.update(task, advance=1, description=describe(item))
+            update(describe(item), cost(item))
             yield item
 
 
-def table_console() -> Console:
-    """Standard output; a table that goes into a file or a pipe is not folded to the width of no terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+Update = Callable[[str, float], None]
+"""Called with the description and the cost of each finished item."""
+
+
+@contextmanager
+def _bar(console: Console, total: int, total_cost: float) -> Iterator[Update]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("starting", total=total_cost, count=f"0/{total}")
+        finished = 0
+
+        def update(description: str, cost: float) -> None:
+            nonlocal finished
+            finished += 1
+            shown = description[:LONGEST_DESCRIPTION]
+            progress.update(bar, advance=cost, description=shown, count=f"{finished}/{total}")
+
+        yield update
+
+
+@contextmanager
+def _plain_lines(total: int, total_cost: float) -> Iterator[Update]:
+    started = last_line = time.monotonic()
+    finished, spent = 0, 0.0
+
+    def update(description: str, cost: float) -> None:
+        nonlocal finished, spent, last_line
+        finished, spent, now = finished + 1, spent + cost, time.monotonic()
+        if is_line_due(finished, total) or now - last_line > SILENCE:
+            left, last_line = (now - started) * (total_cost - spent) / max(spent, 1e-9), now
+            print(f"[{finished}/{total}] {description}; about {left:.0f} s left", file=sys.stderr, flush=True)
+
+    yield update
+
+
+def is_line_due(finished: int, total: int) -> bool:
+    """Return whether to print a line after this item, so that there are at most `MOST_LINES`, evenly spread."""
+    return finished * MOST_LINES // total > (finished - 1) * MOST_LINES // total
+
+
+def table_console(width: int = 140) -> Console:
+    """Return a console on standard output; in a file or a pipe, it has this width."""
+    return Console() if sys.stdout.isatty() else Console(width=width)
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write it whole or not at all, and say so."""
+    """Write the value as JSON, completely or not at all, and print the name of the file."""
     write_atomically(file, json.dumps(value, indent=1) + "\n")
     print(f"wrote {file}")

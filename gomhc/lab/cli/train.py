@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gomhc.lab import training as trainer
+from gomhc.lab.cli.training_progress import TrainingProgress
 from gomhc.lab.recipes import DEFAULT, RECIPES
-from gomhc.lab.report.progress import TrainingProgress
 from gomhc.lab.training import Execution, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """A run: what is trained, where it is written, and how it is computed."""
+    """A training run: its recipe, its folder, and its execution."""
 
     recipe: Annotated[Recipe, tyro.conf.arg(name="")]
     out: Path | None = None
-    """The folder of the run; without, a new one in runs/."""
+    """Folder of the run; by default a new one in runs/."""
     resume: Path | None = None
-    """Go on with the run in this folder, from its newest checkpoint, as if it had never stopped."""
+    """Continue the run in this folder from its newest checkpoint, bit for bit."""
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
 
 
@@ -38,15 +38,17 @@ else:
 
 
 def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
-    """Train a language model; without a recipe, stories-tiny. `gomhc train RECIPE --help` lists all options.
+    """Train a language model, by default with the recipe stories-tiny; `gomhc train RECIPE --help` lists all options.
 
-    Each run has a folder with its checkpoints, one JSON record a line (metrics.jsonl) and curves for TensorBoard.
-    Ctrl-C saves before it stops. On several processes: torchrun --nproc-per-node 2 -m gomhc train ...
+    The folder of a run holds its checkpoints, its metrics (metrics.jsonl) and curves for TensorBoard. Ctrl-C saves a
+    checkpoint and stops. With several processes: torchrun --nproc-per-node 2 -m gomhc train ...
     """
     with TrainingProgress() as progress:
         if training.resume is not None:
             if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
-                raise ValueError("--resume takes everything but --device, --compile and --parallel from the run")
+                raise ValueError(
+                    "--resume can be combined with --device, --compile and --parallel only; drop the others"
+                )
             done = trainer.resume(training.resume, training.execution, progress)
         else:
             done = trainer.train(training.recipe, training.out, training.execution, progress)
@@ -57,7 +59,7 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
 
 
 def with_recipe(arguments: Sequence[str]) -> list[str]:
-    """`train --steps 5` is `train stories-tiny --steps 5`."""
+    """Insert the default recipe: `train --steps 5` means `train stories-tiny --steps 5`."""
     if arguments[:1] == ["train"] and (len(arguments) == 1 or _is_option(arguments[1])):
         return ["train", DEFAULT, *arguments[1:]]
     return [*arguments]

@@ -1,4 +1,4 @@
-"""`gomhc version`: which versions are these?"""
+"""`gomhc version`: the versions of gomhc and torch."""
 
 from __future__ import annotations
 

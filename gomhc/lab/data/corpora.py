@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gomhc.lab.data.download import Remote
-from gomhc.lab.data.stories import stories
+from gomhc.lab.data.story_grammar import stories
 from gomhc.lab.data.tokenizers import END_OF_TEXT
 from gomhc.lab.files import sha256
 

@@ -33,7 +33,7 @@ class MapTimes(Run):
 
     def execute(self) -> dict[str, Any]:
         benchmark = Projection(threads=torch.get_num_threads(), rounds=self.rounds, num_matrices=self.num_matrices)
-        found = timing.rows(list(timing.turns(benchmark.contenders(), self.rounds)), benchmark.references)
+        found = timing.timings(list(timing.turns(benchmark.contenders(), self.rounds)), benchmark.references)
         rows = [
             {"method": row.method, **row.sizes, "milliseconds": row.milliseconds, "spread": row.spread} for row in found
         ]

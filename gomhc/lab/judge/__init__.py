@@ -1,1 +1,1 @@
-"""How good are a model's stories? Stories, scores by language models, tables with their uncertainty."""
+"""Stories of trained models, scores that language models give them, and statistics of the scores."""

@@ -1,4 +1,4 @@
-"""What does a judge's answer say? Three whole numbers from 1 to 10, or nothing that counts."""
+"""Parsing of a judge's answer: a JSON object with three whole numbers from 1 to 10."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Scores(NamedTuple):
-    """One answer of a judge about one story."""
+    """The scores of one judge for one story."""
 
     grammar: int
     creativity: int
@@ -20,7 +20,7 @@ LOWEST, HIGHEST = 1, 10
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    # An enumeration, because not every server that follows schemas follows bounds.
+    # An enumeration, because some servers that follow schemas ignore minimum and maximum.
     "properties": {name: {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))} for name in CRITERIA},
     "required": list(CRITERIA),
     "additionalProperties": False,
@@ -28,28 +28,28 @@ SCHEMA: dict[str, Any] = {
 
 
 class MalformedAnswer(Exception):
-    """An answer that does not follow the schema, and how."""
+    """The answer does not follow the schema; the message says how."""
 
 
 def parse(text: str) -> Scores:
-    """The scores of an answer, which must be the JSON object and nothing else, but for a Markdown fence around it.
+    """Return the scores of an answer, which must be a JSON object and nothing else, except for a Markdown fence.
 
-    Nothing is searched for inside the text: a judge that repeats the story would else be graded by the story.
+    The text is not searched for JSON: if a judge repeats the story, an object in the story must not become its score.
     """
     fenced = re.fullmatch(r"```(?:json)?\s*\n(.*)\n\s*```", text.strip(), flags=re.DOTALL)
     try:
-        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_without_repetition)
+        scores = json.loads(fenced[1] if fenced else text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError):
-        raise MalformedAnswer("no JSON object alone") from None
-    if not isinstance(found, dict) or set(found) != set(CRITERIA):
-        raise MalformedAnswer(f"not an object of {', '.join(CRITERIA)}")
-    for name, score in found.items():
+        raise MalformedAnswer("not a single JSON object") from None
+    if not isinstance(scores, dict) or set(scores) != set(CRITERIA):
+        raise MalformedAnswer(f"not an object with the keys {', '.join(CRITERIA)}")
+    for name, score in scores.items():
         if type(score) is not int or not LOWEST <= score <= HIGHEST:
-            raise MalformedAnswer(f"{name} is no whole number from {LOWEST} to {HIGHEST}")
-    return Scores(**found)
+            raise MalformedAnswer(f"{name} is not a whole number from {LOWEST} to {HIGHEST}")
+    return Scores(**scores)
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return dict(pairs)

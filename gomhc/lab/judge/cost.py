@@ -1,4 +1,4 @@
-"""What will it cost to ask, and what has it cost? Calls, tokens, and money if prices are known."""
+"""Cost of asking judges, estimated and actual: calls, tokens, and dollars if prices are given."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gomhc.lab.judge.answer_store import AnswerStore, Question
 from gomhc.lab.judge.protocol import Protocol
-from gomhc.lab.judge.store import Question, Store
 
 CHARACTERS_A_TOKEN = 4.0
-"""Of simple English, about, in the tokenizers of today's judges."""
+"""Characters per token of simple English, approximately, in the tokenizers of current judges."""
 OVERHEAD = 100
-"""Tokens of a request beside its text: roles, and the schema in words."""
+"""Tokens of a request in addition to its text: roles and schema."""
 ANSWER = 20
-"""Tokens of an answer: three keys and three numbers. A judge that thinks first needs many more."""
+"""Tokens of an answer: three keys and three numbers. A judge that reasons first needs many more."""
 
 
 Prices = tuple[float, float]
-"""Dollars a million tokens that go in and come out."""
+"""Dollars per million input tokens, and per million output tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of some questions to one judge."""
+    """Number and tokens of some questions to one judge."""
 
     questions: int
     input_tokens: int
     output_tokens: int
 
-    def tell(self, prices: Prices | None) -> str:
-        """Tokens, and money if prices are given."""
-        tokens = f"{self.input_tokens:,} tokens in and {self.output_tokens:,} out"
+    def describe(self, prices: Prices | None) -> str:
+        """Describe the tokens, and the dollars if prices are given."""
+        tokens = f"{self.input_tokens:,} input tokens and {self.output_tokens:,} output tokens"
         if prices is None:
             return tokens
         return f"{tokens}, ${(self.input_tokens * prices[0] + self.output_tokens * prices[1]) / 1e6:.2f}"
 
 
 def estimate(questions: Sequence[Question], protocol: Protocol) -> Cost:
-    """What questions will cost if each is answered at once."""
+    """Estimate the cost of questions if each is answered at the first attempt."""
     tokens = sum(_input_tokens(question, protocol) for question in questions)
     return Cost(questions=len(questions), input_tokens=tokens, output_tokens=ANSWER * len(questions))
 
 
-def spent(questions: Sequence[Question], store: Store) -> Cost:
-    """What the questions that have an answer have cost, as the endpoint counted; it may not have counted."""
+def spent(questions: Sequence[Question], store: AnswerStore) -> Cost:
+    """Return the cost of the answered questions as the endpoint reported it; 0 tokens where it reported none."""
     answers = [answer for question in questions if (answer := store.answer(question)) is not None]
     return Cost(
         questions=len(answers),

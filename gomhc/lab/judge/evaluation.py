@@ -1,4 +1,4 @@
-"""From runs to scores: which stories, which questions about them, and what the answers add up to."""
+"""The steps from runs to scores: stories of each run, questions about them, and the judgement of the answers."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pathlib import Path
 
 import numpy as np
 
+from gomhc.lab.judge.answer_store import AnswerStore, Question
 from gomhc.lab.judge.answers import CRITERIA
 from gomhc.lab.judge.judgement import Judgement
-from gomhc.lab.judge.store import Question, Store
 from gomhc.lab.judge.stories import Sampling, Story, load_model, read_stories, sample, weights_key
 
 
 def labels(runs: Sequence[Path]) -> list[str]:
-    """A name for each run: that of its directory or file, or all of its path where two have the same."""
+    """Return a name for each run: that of its folder or file, or its whole path where two have the same name."""
     names = [run.resolve().stem if run.is_file() else run.resolve().name for run in runs]
-    found = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
-    if len(set(found)) < len(found):
-        raise ValueError(f"a run is given twice: {', '.join(str(run) for run in runs)}")
-    return found
+    unique = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
+    if len(set(unique)) < len(unique):
+        raise ValueError(f"runs must be different, got one twice: {', '.join(str(run) for run in runs)}")
+    return unique
 
 
 def stories_of(
     run: Path,
     openings: Sequence[str],
     sampling: Sampling,
-    store: Store,
+    store: AnswerStore,
     watch: Callable[[Iterator[Story]], Iterator[Story]] = iter,
 ) -> list[Story]:
-    """The stories of a run, sampled once and then kept, or those of a file; `watch` sees them while they come."""
+    """Return the stories of a run, sampled once and then stored, or those of a file; `watch` wraps the sampling."""
     if run.is_file():
         return read_stories(run)
     model, tokenizer = load_model(run)
@@ -44,15 +44,15 @@ def stories_of(
 def all_questions(
     models: Mapping[str, Sequence[Story]], judges: Sequence[str], trials: int, protocol: str
 ) -> list[Question]:
-    """Every judge on every story, trial after trial; two models that wrote the same story share its answers."""
+    """Return every trial of every judge on every story; models that wrote the same story share its answers."""
     stories = {story.key: story for written in models.values() for story in written}.values()
     return [Question(judge, protocol, story, trial) for trial in range(trials) for judge in judges for story in stories]
 
 
 def judgement(
-    models: Mapping[str, Sequence[Story]], judges: Sequence[str], trials: int, protocol: str, store: Store
+    models: Mapping[str, Sequence[Story]], judges: Sequence[str], trials: int, protocol: str, store: AnswerStore
 ) -> Judgement:
-    """All scores that are in the store, and why others are missing."""
+    """Collect all scores in the store, and the reasons why others are missing."""
     openings = list(dict.fromkeys(story.opening for written in models.values() for story in written))
     scores = np.full((len(judges), len(models), len(openings), trials, len(CRITERIA)), np.nan)
     written = np.zeros((len(models), len(openings)), dtype=bool)
@@ -74,5 +74,5 @@ def judgement(
         openings=tuple(openings),
         scores=scores,
         written=written,
-        reasons=tuple(dict(found) for found in reasons),
+        reasons=tuple(dict(counts) for counts in reasons),
     )

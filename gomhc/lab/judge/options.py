@@ -1,4 +1,4 @@
-"""What can be chosen about a judgement? All options of `gomhc judge` beside the runs."""
+"""The options of `gomhc judge`."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gomhc.lab.judge.protocol import Settings
 from gomhc.lab.judge.stories import Sampling
 
 MOST_AT_ONCE = 1000
-"""Questions that can be under way at the same time."""
+"""Maximum number of concurrent requests."""
 MOST_TRIALS = 10_000
-"""How often a judge can be asked about a story."""
+"""Maximum number of trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """How an endpoint is asked."""
+    """The endpoint, and how it is asked."""
 
     base_url: str | None = None
-    """The OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1; by default OpenAI's."""
+    """URL of the OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1; by default OpenAI's."""
     concurrency: int = 8
-    """Questions that are under way at the same time."""
+    """Number of concurrent requests."""
     attempts: int = 6
-    """How often one question is put before it is given up."""
+    """Maximum number of attempts per question."""
     timeout: float = 120.0
-    """Seconds after which an attempt is given up."""
+    """Seconds after which an attempt fails."""
     pause: float = 1.0
-    """Seconds before the second attempt; doubled for each further one."""
+    """Seconds before the second attempt; doubled for each further attempt."""
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not is_url(self.base_url):
-            raise ValueError(f"base_url must be an address such as http://127.0.0.1:8080/v1, got {self.base_url!r}")
+            raise ValueError(f"base_url must be a URL such as http://127.0.0.1:8080/v1, got {self.base_url!r}")
         require_whole("concurrency", self.concurrency, 1, MOST_AT_ONCE)
         require_whole("attempts", self.attempts, 1)
         require_number("timeout", self.timeout, above=0)
@@ -41,7 +41,7 @@ class Asking:
 
 
 def is_url(text: str) -> bool:
-    """Whether this is an address that can be asked: http or https, with a host, and a port that exists."""
+    """Return whether this is a usable URL: http or https, with a host and a valid port."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()
@@ -51,29 +51,30 @@ def is_url(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Who judges, and where it is kept."""
+    """The judges, what they are asked, and where the answers are stored."""
 
     model: tuple[str, ...]
-    """The judges, by the names that the endpoint knows."""
+    """Names of the judges at the endpoint."""
     asking: Asking = field(default_factory=Asking)
     trials: int = 3
-    """How often each judge is asked about each story."""
+    """Number of times that each judge scores each story."""
     settings: Settings = field(default_factory=Settings)
     sampling: Sampling = field(default_factory=Sampling)
     openings: Path | None = None
-    """A file of openings, one a line, instead of the 70 that come with gomhc."""
+    """File of openings, one per line, instead of the 70 that come with gomhc."""
     prompts: Path | None = None
-    """A directory with system.txt and user.txt instead of the prompts that come with gomhc."""
+    """Folder with system.txt and user.txt, instead of the prompts that come with gomhc."""
     store: Path = Path("judge.sqlite")
-    """The SQLite file of stories and answers; what is in it is not asked again."""
+    """SQLite file of stories and answers; questions that are answered in it are not asked again."""
     out: Path | None = None
-    """Also write judge.md, .tex, .html and .json to this folder; if gomhc reproduce writes there, its page has them."""
+    """Also write judge.md, .tex, .html and .json to this folder; `gomhc reproduce --out` with the same folder shows the
+    tables on its page."""
     dry_run: bool = False
-    """Ask nothing; say how many calls and tokens it takes, and what they cost if prices are given."""
+    """Ask nothing; print the number of calls and tokens, and their cost if prices are given."""
     input_price: tuple[float, ...] = ()
-    """Dollars a million tokens that a judge reads; one price for each judge."""
+    """Dollars per million input tokens; one price for each judge."""
     output_price: tuple[float, ...] = ()
-    """Dollars a million tokens that a judge writes; one price for each judge."""
+    """Dollars per million output tokens; one price for each judge."""
 
     def __post_init__(self) -> None:
         if not self.model or len(set(self.model)) < len(self.model):
@@ -85,14 +86,14 @@ class Options:
             require_number("input_price", price, least=0)
         for price in self.output_price:
             require_number("output_price", price, least=0)
-        numbers = {len(self.input_price), len(self.output_price)}
-        if numbers not in ({0}, {len(self.model)}):
+        num_prices = {len(self.input_price), len(self.output_price)}
+        if num_prices not in ({0}, {len(self.model)}):
             raise ValueError(
                 f"input_price and output_price must each have a price for each of {len(self.model)} judges, "
                 f"got {len(self.input_price)} and {len(self.output_price)}"
             )
 
     def prices(self, judge: str) -> tuple[float, float] | None:
-        """What a million tokens cost in and out; None if no prices are given."""
-        which = self.model.index(judge)
-        return (self.input_price[which], self.output_price[which]) if self.input_price else None
+        """Return the prices of a million input and output tokens, or None if no prices are given."""
+        index = self.model.index(judge)
+        return (self.input_price[index], self.output_price[index]) if self.input_price else None

@@ -1,4 +1,4 @@
-"""What exactly is a judge asked? Prompts, which are files, and the settings of the request."""
+"""The request to a judge: prompts, which are files, and settings."""
 
 from __future__ import annotations
 
@@ -15,49 +15,47 @@ from gomhc.lab.judge.stories import Story
 
 PROMPTS = Path(__file__).parent / "prompts"
 PLACE = "{{story}}"
-"""Stands in the user prompt for the story, which comes as a JSON object: no text in it can end it."""
+"""Placeholder of the story in the user prompt; the story is a JSON object, so that no text in it can end it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """What is said to a judge."""
+    """The system prompt and the user prompt."""
 
     system: str
-    """What it is to do; the whole of system.txt."""
+    """Instructions: the content of system.txt."""
     user: str
-    """What comes with a story, with {{story}} in its place; the whole of user.txt."""
+    """Text around the story, with {{story}} in its place: the content of user.txt."""
 
     @classmethod
     def load(cls, directory: Path | None = None) -> Prompts:
-        """Read `system.txt` and `user.txt`; by default gomhc's."""
+        """Read `system.txt` and `user.txt`, by default those that come with gomhc."""
         directory = directory or PROMPTS
         try:
             system, user = (read_text(directory / name) for name in ("system.txt", "user.txt"))
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"prompts must be a directory with system.txt and user.txt; {directory}: {error}"
-            ) from None
+            raise ValueError(f"prompts must be a folder with system.txt and user.txt; {directory}: {error}") from None
         if user.count(PLACE) != 1:
-            raise ValueError(f"{directory / 'user.txt'} must have {PLACE} once, has it {user.count(PLACE)} times")
+            raise ValueError(f"{directory / 'user.txt'} must contain {PLACE} once, got it {user.count(PLACE)} times")
         return cls(system=system.strip(), user=user.strip())
 
     def messages(self, story: Story) -> list[dict[str, str]]:
-        """The conversation that asks about a story."""
+        """Return the messages that ask about a story."""
         text = json.dumps({"beginning": story.opening, "completion": story.completion}, ensure_ascii=False, indent=1)
-        user = self.user.replace(PLACE, text)  # once: what is put in is not looked through again
+        user = self.user.replace(PLACE, text)  # the text of the story is not searched for placeholders
         return [{"role": "system", "content": self.system}, {"role": "user", "content": user}]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a judge answers."""
+    """Settings of the request that change the answer."""
 
     temperature: float | None = None
-    """Of the judge; by default the endpoint's own, which for trials to be independent must not be 0."""
+    """Temperature of the judge, by default the endpoint's; at 0 the trials are not independent."""
     answer_format: Literal["schema", "json", "text"] = "schema"
-    """How the endpoint holds the judge to JSON: by our schema, to any JSON, or not at all."""
+    """How the endpoint constrains the answer: to gomhc's JSON schema, to any JSON, or not at all."""
     answer_tokens: int = 1000
-    """The most tokens of an answer; judges that think first may need more."""
+    """Maximum number of tokens of an answer; judges that reason first may need more."""
 
     def __post_init__(self) -> None:
         require_whole("answer_tokens", self.answer_tokens, 1)
@@ -67,23 +65,23 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """All that shapes an answer but the judge and the story."""
+    """Everything that determines an answer except the judge and the story."""
 
     prompts: Prompts
     settings: Settings
 
     @property
     def text(self) -> str:
-        """All of it as JSON."""
+        """The protocol as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @property
     def key(self) -> str:
-        """A hash: answers to other prompts or settings are other answers."""
+        """Hash of the protocol; answers are stored under it."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     def request(self, judge: str, story: Story) -> dict[str, Any]:
-        """The arguments of the chat completion."""
+        """Return the arguments of the chat completion."""
         optional: dict[str, Any] = {}
         if self.settings.temperature is not None:
             optional["temperature"] = self.settings.temperature

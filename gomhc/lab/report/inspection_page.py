@@ -1,4 +1,4 @@
-"""How does an inspection look as a page? Heat maps over depth, who reads and writes where, and a table of it all."""
+"""The page of `gomhc inspect --html`: heat maps and curves over depth, and a table of all connections."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from gomhc.inspection import Inspection
 from gomhc.inspection.findings import findings
 from gomhc.lab.exhibits.exhibit import Plot, Table
 from gomhc.lab.exhibits.style import INK, new_figure
-from gomhc.lab.report.inspection_table import COLUMNS
+from gomhc.lab.report.inspection_columns import COLUMNS, GRADIENTS
 from gomhc.lab.report.page import Page, Section
 
 WIDTH = 5.2
-"""Inches: a phone shows letters of six points across so many legibly."""
+"""Width of a figure in inches, at which letters of six points are legible on a phone."""
 MAPS_IN_A_ROW = 6
 BLUE, ORANGE, TEAL, RED = "#0077BB", "#EE7733", "#009988", "#EE3377"
 HEAT = "viridis"
+NOTHING_FOUND = "Nothing stands out: streams differ, are mixed, and all coefficients get gradients."
 
 
 def inspection_page(inspection: Inspection, title: str, text: str) -> Page:
-    """All that was found out about a model, on this text."""
+    """Return the page of an inspected model; `text` is what the model read."""
     sections = (_glance, _mixes, _reads_and_writes, _depth, _streams, _gradients, _numbers)
     lead = (
-        f"{inspection.num_streams} residual streams, {len(inspection.names)} hyper-connections, looked at on "
-        f"{inspection.num_tokens} tokens (loss {inspection.loss:.4f} nats a token): “{_excerpt(text)}”",
+        f"{inspection.num_streams} residual streams, {len(inspection.names)} hyper-connections, inspected on "
+        f"{inspection.num_tokens} tokens (loss {inspection.loss:.4f} nats per token): “{_excerpt(text)}”",
         "Each connection computes x_i ← Σ_j mix_ij x_j + write_i F(Σ_j read_j x_j). Connections are in the order of "
-        "the forward pass; means and spreads are over tokens.",
+        "the forward pass; means and standard deviations are over tokens.",
     )
     return Page(title=title, lead=lead, sections=[section(inspection) for section in sections])
 
 
 def _glance(inspection: Inspection) -> Section:
-    found = findings(inspection)
-    rows = [(name, value) for name, value in inspection.summary().items()]
+    rows = list(inspection.summary().items())
     return Section(
         title="At a glance",
         anchor="glance",
-        paragraphs=found or ["Nothing stands out: streams differ, are mixed, and all coefficients get gradients."],
-        exhibits=[Table(header=("measure", "value"), rows=rows, caption="Of the whole model, as a trainer logs them.")],
+        paragraphs=findings(inspection) or [NOTHING_FOUND],
+        exhibits=[Table(header=("measure", "value"), rows=rows, caption="Of the whole model, as in training logs.")],
     )
 
 
@@ -52,17 +52,17 @@ def _mixes(inspection: Inspection) -> Section:
         title="Mixing matrices over depth",
         anchor="mixes",
         paragraphs=[
-            "Row i, column j: how much of stream j stream i gets. A bright diagonal keeps streams apart, an even "
-            "colour averages them."
+            "Row i, column j: the weight of stream j in the new stream i. A bright diagonal keeps streams apart; a "
+            "uniform colour averages them."
         ],
         exhibits=[
             Plot(
                 draw=lambda: _maps(inspection.mix_mean, inspection.names, PowerNorm(0.5, 0, 1)),
-                caption="Mean of mix over tokens. The colour grows with the square root, so that small entries show.",
+                caption="Mean of mix over tokens. The colour scale is a square root, to show small entries.",
             ),
             Plot(
                 draw=lambda: _maps(inspection.mix_spread, inspection.names, _from_zero(inspection.mix_spread)),
-                caption="Spread of mix over tokens: where it is dark, all tokens are mixed alike.",
+                caption="Standard deviation of mix over tokens: where it is dark, all tokens are mixed alike.",
             ),
         ],
     )
@@ -71,17 +71,17 @@ def _mixes(inspection: Inspection) -> Section:
 def _reads_and_writes(inspection: Inspection) -> Section:
     read, write = inspection.read_mean, inspection.write_mean
     return Section(
-        title="Who reads and writes where",
+        title="Reads and writes",
         anchor="reads-writes",
-        paragraphs=["One row a stream, one column a connection."],
+        paragraphs=["Each row is a stream, each column a connection."],
         exhibits=[
             Plot(
                 draw=lambda: _over_depth_map(read, inspection.names, _from_zero(read)),
-                caption="read: how much of each stream the branch sees, mean over tokens.",
+                caption="read: weight of each stream in the branch's input, mean over tokens.",
             ),
             Plot(
                 draw=lambda: _over_depth_map(write, inspection.names, _from_zero(write)),
-                caption="write: how much of the branch's output each stream gets, mean over tokens.",
+                caption="write: weight of the branch's output in each stream, mean over tokens.",
             ),
         ],
     )
@@ -96,24 +96,24 @@ def _depth(inspection: Inspection) -> Section:
         axes.set_ylim(bottom=0)
 
     def gains(axes: Axes) -> None:
-        axes.plot(inspection.gain_forward, color=BLUE, label="of a signal, up to here")
-        axes.plot(inspection.gain_backward, color=ORANGE, linestyle="--", label="of a gradient, down to here")
+        axes.plot(inspection.gain_forward, color=BLUE, label="of a signal, from the first connection")
+        axes.plot(inspection.gain_backward, color=ORANGE, linestyle="--", label="of a gradient, from the last one")
         axes.ticklabel_format(useOffset=False)
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, 0.9), max(high, 1.1))
 
     return Section(
-        title="What depth does",
+        title="Mixing and gain over depth",
         anchor="depth",
         exhibits=[
             Plot(
                 draw=lambda: _lines(mixing, inspection.names),
-                caption="How strongly each connection mixes. The second eigenvalue says how slowly streams become "
-                "alike: that of the product of all mixes so far says what is left after so many connections.",
+                caption="How strongly each connection mixes. The smaller the second eigenvalue, the more alike the "
+                "streams become; that of the product of all mixes so far shows the difference that is left.",
             ),
             Plot(
                 draw=lambda: _lines(gains, inspection.names),
-                caption="Largest amplification by the mixes together, worst token; one for doubly stochastic ones.",
+                caption="Largest amplification by the product of mixes, worst token; 1 if all are doubly stochastic.",
             ),
         ],
     )
@@ -124,14 +124,17 @@ def _streams(inspection: Inspection) -> Section:
 
     def draw(axes: Axes) -> None:
         axes.plot(inspection.similarity, color=BLUE, label="mean cosine between two streams")
-        axes.plot(inspection.stream_spread, color=ORANGE, linestyle="--", label="distance from their mean / its length")
+        axes.plot(inspection.stream_spread, color=ORANGE, linestyle="--", label="distance from their mean / its norm")
 
     return Section(
-        title="How alike the streams are",
+        title="Similarity of the streams",
         anchor="streams",
-        paragraphs=["The streams that enter the first connection are equal. If they stay so, they have collapsed."],
+        paragraphs=["The input streams of the first connection are equal. If they stay equal, they have collapsed."],
         exhibits=[
-            Plot(draw=lambda: _lines(draw, inspection.names), caption="Of the streams that enter each connection."),
+            Plot(
+                draw=lambda: _lines(draw, inspection.names),
+                caption="Of the input streams of each connection.",
+            ),
             Plot(
                 draw=lambda: _maps(
                     similarity, inspection.names, Normalize(min(similarity.min().item(), 0.99), 1), "cividis"
@@ -154,17 +157,17 @@ def _gradients(inspection: Inspection) -> Section:
 
     share = inspection.stream_gradient_share
     return Section(
-        title="Who gets gradient",
+        title="Gradients",
         anchor="gradients",
         exhibits=[
             Plot(
                 draw=lambda: _over_depth_map(share, inspection.names, _from_zero(share)),
-                caption="Share of the loss's squared gradient that arrives at each stream that enters a connection.",
+                caption="Share of the loss's squared gradient in each input stream of a connection.",
             ),
             Plot(
                 draw=lambda: _lines(draw, inspection.names),
-                caption="Norm of the loss's gradient at the logits of read, write and mix, over all tokens. What has "
-                "none cannot learn: the first mix acts on equal streams, and the last feeds a mean.",
+                caption="Norm of the loss's gradient at the logits of read, write and mix, over all tokens. The first "
+                "mix acts on equal streams and the last feeds a mean, so that they may have no gradient.",
             ),
         ],
     )
@@ -174,12 +177,12 @@ def _numbers(inspection: Inspection) -> Section:
     columns = [getattr(inspection, field).tolist() for field in COLUMNS.values()]
     gradients = inspection.coefficient_gradient.T.tolist()
     rows = list(zip(inspection.names, *columns, *gradients, strict=True))
-    header = ("connection", *COLUMNS, "∂ read", "∂ write", "∂ mix")
+    header = ("connection", *COLUMNS, *GRADIENTS)
     return Section(title="Every connection", anchor="numbers", exhibits=[Table(header=header, rows=rows)])
 
 
 def _maps(matrices: Tensor, names: Sequence[str], norm: Normalize, heat: str = HEAT) -> Figure:
-    """A small heat map for each connection, in rows."""
+    """Draw a small heat map for each connection."""
     num_rows = math.ceil(len(names) / MAPS_IN_A_ROW)
     figure = new_figure(WIDTH, 1.05 * num_rows + 0.3)
     grid = figure.subplots(num_rows, MAPS_IN_A_ROW, squeeze=False).flatten()
@@ -193,13 +196,14 @@ def _maps(matrices: Tensor, names: Sequence[str], norm: Normalize, heat: str = H
     return figure
 
 
-def _over_depth_map(values: Tensor, names: Sequence[str], norm: Normalize) -> Figure:
-    """(depth, d) as one heat map: a row for each stream, a column for each connection."""
-    figure = new_figure(WIDTH, 1.2 + 0.22 * values.shape[-1])
+def _over_depth_map(coefficients: Tensor, names: Sequence[str], norm: Normalize) -> Figure:
+    """Draw (depth, d) as one heat map: a row for each stream, a column for each connection."""
+    figure = new_figure(WIDTH, 1.2 + 0.22 * coefficients.shape[-1])
     axes = figure.subplots()
-    image = axes.pcolormesh(values.T.numpy(), cmap=HEAT, norm=norm)
+    image = axes.pcolormesh(coefficients.T.numpy(), cmap=HEAT, norm=norm)
     axes.invert_yaxis()
-    axes.set_yticks([stream + 0.5 for stream in range(values.shape[-1])], [str(s) for s in range(values.shape[-1])])
+    streams = range(coefficients.shape[-1])
+    axes.set_yticks([stream + 0.5 for stream in streams], [str(stream) for stream in streams])
     axes.set_ylabel("stream")
     _name_depth(axes, names, 0.5)
     figure.colorbar(image, ax=axes, fraction=0.03)
@@ -217,15 +221,15 @@ def _lines(draw: Callable[[Axes], None], names: Sequence[str]) -> Figure:
 
 
 def _name_depth(axes: Axes, names: Sequence[str], offset: float) -> None:
-    """At most a dozen names below, so that they can be read."""
+    """Label the x axis with at most a dozen names, so that they are legible."""
     step = math.ceil(len(names) / 12)
     places = range(0, len(names), step)
     axes.set_xticks([place + offset for place in places], [names[place] for place in places], rotation=60, ha="right")
     axes.tick_params(axis="x", labelsize=7)
 
 
-def _from_zero(values: Tensor) -> Normalize:
-    return Normalize(0, max(values.max().item(), 1e-6))
+def _from_zero(coefficients: Tensor) -> Normalize:
+    return Normalize(0, max(coefficients.max().item(), 1e-6))
 
 
 def _excerpt(text: str, length: int = 160) -> str:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from gomhc.lab.training.loop import Execution, NotFinite, Watcher, resume, train
 from gomhc.lab.training.recipe import Recipe
-from gomhc.lab.training.run import Run, load_run
+from gomhc.lab.training.trained_run import TrainedRun, load_run
 
-__all__ = ["Execution", "NotFinite", "Recipe", "Run", "Watcher", "load_run", "resume", "train"]
+__all__ = ["Execution", "NotFinite", "Recipe", "TrainedRun", "Watcher", "load_run", "resume", "train"]

@@ -19,7 +19,7 @@ from gomhc.lab.files import Damaged, open_regular, remove_unfinished, write_atom
 FILE = "metrics.jsonl"
 LONGEST_LINE, LARGEST_FILE = 2**24, 2**32
 """Bytes that are read into memory at once."""
-Record = Mapping[str, Any]
+Metrics = Mapping[str, Any]
 
 
 class History:
@@ -49,7 +49,7 @@ class History:
         """Length and SHA-256 of the file."""
         return self._length, self._digest.hexdigest()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Metrics) -> None:
         """Written at once: it survives the process, though not yet the machine."""
         line = (json.dumps(record) + "\n").encode()
         self._file.write(line)
@@ -105,7 +105,7 @@ def _first_bytes(path: Path, length: int, digest: str) -> bytes | None:
     return content if hashlib.sha256(content).hexdigest() == digest else None
 
 
-def _numbers(record: Record, prefix: str = "") -> Iterator[tuple[str, float]]:
+def _numbers(record: Metrics, prefix: str = "") -> Iterator[tuple[str, float]]:
     for name, value in record.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{prefix}{name}/")

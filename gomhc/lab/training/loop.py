@@ -27,7 +27,7 @@ from gomhc.lab.lock import lock
 from gomhc.lab.training import checkpoint, distributed, health
 from gomhc.lab.training.checkpoint import Checkpoint
 from gomhc.lab.training.distributed import Parallel, World
-from gomhc.lab.training.history import History, Record, require_no_links
+from gomhc.lab.training.history import History, Metrics, require_no_links
 from gomhc.lab.training.recipe import Recipe
 from gomhc.lab.training.sampling import stream_text
 from gomhc.lab.training.signals import stop_on_signals
@@ -52,10 +52,10 @@ class Watcher:
     def started(self, recipe: Recipe, model: GPT, step: int) -> None:
         """Before the first step."""
 
-    def stepped(self, record: Record) -> None:
+    def stepped(self, record: Metrics) -> None:
         """After each step: step, loss, gradient_norm, jitter, learning_rate, seconds."""
 
-    def evaluated(self, record: Record) -> None:
+    def evaluated(self, record: Metrics) -> None:
         """After each evaluation: step, validation_loss, mix_distance, sample, and what `Inspection.summary` has."""
 
     def saved(self, folder: Path) -> None:
@@ -283,7 +283,7 @@ class Trainer:
         self.log(record)
         self.watcher.evaluated(record)
 
-    def streams(self, tokens: Tensor) -> Record:
+    def streams(self, tokens: Tensor) -> Metrics:
         """A dozen numbers of what the streams do, and the distance of each mix from the identity."""
         if self.gpt.config.mixing is None or tokens.shape[-1] < 2:  # a gradient takes a next token
             return {"mix_distance": {}}
@@ -322,7 +322,7 @@ class Trainer:
             f"try a lower learning rate, or precision float32"
         )
 
-    def log(self, record: Record) -> None:
+    def log(self, record: Metrics) -> None:
         """Keep a record."""
         if self.history is not None:
             self.history.append(record)

@@ -114,7 +114,7 @@ def test_every_contender_has_one_turn_in_each_round():
     assert set(calls) == set("abcdef")
 
 
-def test_rows_have_medians_quartiles_and_ratios():
+def test_timings_have_medians_quartiles_and_ratios():
     def run() -> None: ...
 
     slow, fast, other = (
@@ -125,7 +125,7 @@ def test_rows_have_medians_quartiles_and_ratios():
     found = [Turn(slow, 0, 999.0, 5.0), Turn(fast, 0, 999.0, 6.0), Turn(other, 0, 999.0, 7.0)]
     for number, times in enumerate([(8, 1, 3), (6, 2, 3), (4, 3, 3), (100, 50, 3), (5, 0.5, 3)], start=1):
         found += [Turn(one, number, float(time)) for one, time in zip((slow, fast, other), times, strict=True)]
-    rows = timing.rows(found, ["fast"])
+    rows = timing.timings(found, ["fast"])
     assert [row.method for row in rows] == ["slow", "fast", "x"]
     assert [row.milliseconds for row in rows] == [6, 2, 3]  # the warm-up does not count
     assert [row.spread for row in rows] == [3, 2, 0]

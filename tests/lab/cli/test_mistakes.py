@@ -16,7 +16,7 @@ from command_lines import JUDGE, LISTED, TRAIN, random_command_line, random_mixi
 from gomhc import Parametrization
 from gomhc.birkhoff import as_mixing
 from gomhc.lab import cli
-from gomhc.lab.data.stories import stories
+from gomhc.lab.data.story_grammar import stories
 
 pytestmark = pytest.mark.unchecked  # or values of other types would meet the tests' own checks first
 

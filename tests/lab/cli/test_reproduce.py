@@ -19,7 +19,7 @@ from judgements import judgement
 from gomhc.lab.experiments.experiment import Experiment
 from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.story_scores import StoryScores
-from gomhc.lab.judge.tables import all_tables
+from gomhc.lab.judge.score_tables import all_tables
 from gomhc.lab.lock import lock
 from gomhc.lab.results.claim import TRUE, Finding, Rule, Verdict
 
@@ -161,8 +161,8 @@ def test_a_damaged_judgement_is_told_in_one_line_before_anything_is_measured(tmp
     (tmp_path / "judge.json").write_text(judgement().to_json()[:1000])
     done = reproduce(tmp_path, "--only", "counts")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {tmp_path / 'judge.json'}: this is no judgement that gomhc judge wrote: ")
-    assert done.stderr.strip().endswith(f"; gomhc judge --out {tmp_path} writes it, or move it away")
+    assert done.stderr.startswith(f"error: {tmp_path / 'judge.json'}: this is not a judgement that gomhc judge wrote: ")
+    assert done.stderr.strip().endswith(f"; write it again with gomhc judge --out {tmp_path}, or move it away")
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
@@ -239,7 +239,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path):
     while process.poll() is None and not list(tmp_path.glob("records/*/*.json")):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    assert "the same command goes on from here" in process.communicate(timeout=60)[1]
+    assert "the same command continues from here" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
 
 

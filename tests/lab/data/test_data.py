@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gomhc.lab.data import corpora, tokenizers
 from gomhc.lab.data.corpora import Files, Split, Stories, documents
 from gomhc.lab.data.download import Remote
-from gomhc.lab.data.stories import stories
+from gomhc.lab.data.story_grammar import stories
 from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, from_description
 from gomhc.lab.data.tokens import batch, evaluation_windows, prepare
 from gomhc.lab.files import seal, sha256, unseal

@@ -17,15 +17,15 @@ import pytest
 from judge_server import BAD, SILENT, Judge, right_scores, serve
 
 from gomhc.lab import cli
-from gomhc.lab.data.stories import stories as made_stories
+from gomhc.lab.data.story_grammar import stories as made_stories
 from gomhc.lab.data.tokenizers import CharacterTokenizer
 from gomhc.lab.judge import evaluation
+from gomhc.lab.judge.answer_store import Answer, AnswerStore, Question
 from gomhc.lab.judge.answers import SCHEMA, MalformedAnswer, Scores, parse
 from gomhc.lab.judge.asking import EndpointError, ask, retry_after
 from gomhc.lab.judge.judgement import Judgement
 from gomhc.lab.judge.options import Asking, Options
 from gomhc.lab.judge.protocol import Prompts, Protocol, Settings
-from gomhc.lab.judge.store import Answer, Question, Store
 from gomhc.lab.judge.stories import Sampling, Story, load_model, load_openings, read_stories, weights_key
 from gomhc.lab.report.judge_page import judge_page
 from gomhc.lab.training import Recipe, train
@@ -61,14 +61,14 @@ def tables(store, models=MODELS, judges=JUDGES):
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "judge.sqlite") as store:
+    with AnswerStore(tmp_path / "judge.sqlite") as store:
         yield store
 
 
 @pytest.fixture(scope="module")
 def right_tables(tmp_path_factory):
     """What a judge that behaves leads to."""
-    with Store(tmp_path_factory.mktemp("right") / "judge.sqlite") as store, serve(Judge(QUESTIONS)) as judge:
+    with AnswerStore(tmp_path_factory.mktemp("right") / "judge.sqlite") as store, serve(Judge(QUESTIONS)) as judge:
         run(judge, store)
         return tables(store)
 
@@ -116,9 +116,9 @@ def test_nothing_is_asked_again_that_has_an_answer(store, right_tables):
         ("refusal", "refused"),
         ("filtered", "refused"),
         ("filtered request", "refused"),
-        ("words", "no JSON object alone"),
-        ("empty", "no JSON object alone"),
-        ("out of range", "grammar is no whole number from 1 to 10"),
+        ("words", "not a single JSON object"),
+        ("empty", "not a single JSON object"),
+        ("out of range", "grammar is not a whole number from 1 to 10"),
     ],
 )
 def test_bad_answers_are_retried_then_recorded_as_missing_and_counted_in_the_table(kind, reason, store):
@@ -130,8 +130,8 @@ def test_bad_answers_are_retried_then_recorded_as_missing_and_counted_in_the_tab
         question: 3 for question in QUESTIONS if question.story == bad
     }
     found = evaluation.judgement(MODELS, JUDGES, 3, PROTOCOL.key, store)
-    assert [(row.missing, row.trials) for row in found.rows(0)] == [(0, 18), (3, 18)]
-    assert found.rows(0)[1].estimates[0].count == 5
+    assert [(row.missing, row.trials) for row in found.model_scores(0)] == [(0, 18), (3, 18)]
+    assert found.model_scores(0)[1].estimates[0].count == 5
     assert found.reasons == ({reason: 3}, {reason: 3})
     assert f"({reason}: 3)" in tables(store)
 
@@ -154,7 +154,7 @@ def test_a_question_that_never_gets_an_answer_stays_open_and_is_asked_in_the_nex
 
 
 def test_a_server_that_is_down_ends_the_run_and_what_was_answered_is_kept(store):
-    says = r"5 questions in a row were not answered, .*HTTP 500"
+    says = r"5 questions in a row got no answer; the last reason: .*HTTP 500"
     judge = Judge(QUESTIONS, lambda question, _: "right" if QUESTIONS.index(question) < 9 else "500")
     with serve(judge), pytest.raises(EndpointError, match=says):
         run(judge, store, attempts=2, concurrency=1)
@@ -215,29 +215,29 @@ def test_the_store_tells_what_was_asked_about_what(tmp_path, here):
 
 
 def test_two_judges_cannot_use_one_store_at_a_time(tmp_path, store):
-    with pytest.raises(ValueError, match="in use by another judge"):
-        Store(store.file)
+    with pytest.raises(ValueError, match="in use by another gomhc judge"):
+        AnswerStore(store.file)
 
 
 def test_other_files_are_no_stores(tmp_path):
     (tmp_path / "text").write_text("This is a text, and a long one, which is no database at all. " * 20)
-    with pytest.raises(ValueError, match="no store of answers"):
-        Store(tmp_path / "text")
+    with pytest.raises(ValueError, match="not a store of answers"):
+        AnswerStore(tmp_path / "text")
     with sqlite3.connect(tmp_path / "other") as other:
         other.execute("CREATE TABLE t (x)")
     other.close()
-    with pytest.raises(ValueError, match="no store of answers of this version"):
-        Store(tmp_path / "other")
+    with pytest.raises(ValueError, match="not a store of answers of this version"):
+        AnswerStore(tmp_path / "other")
     with pytest.raises(ValueError, match="cannot be opened"):
-        Store(tmp_path / "no" / "directory")
+        AnswerStore(tmp_path / "no" / "directory")
 
 
 def test_an_answer_is_in_the_file_when_it_is_kept(tmp_path):
-    with Store(tmp_path / "a") as store:
+    with AnswerStore(tmp_path / "a") as store:
         store.keep_answer(QUESTIONS[0], Answer(scores=Scores(1, 2, 3)))
         for suffix in ("", "-wal"):  # as a power cut would leave them
             (tmp_path / f"b{suffix}").write_bytes((tmp_path / f"a{suffix}").read_bytes())
-    with Store(tmp_path / "b") as copy:
+    with AnswerStore(tmp_path / "b") as copy:
         assert copy.answer(QUESTIONS[0]).scores == (1, 2, 3)
 
 
@@ -292,10 +292,10 @@ def test_by_default_the_endpoint_is_given_the_schema():
 @pytest.mark.parametrize("user", ["no place", "{{story}} twice {{story}}"])
 def test_prompts_without_one_place_for_the_story_are_an_error(user, tmp_path):
     (tmp_path / "system.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"directory with system.txt and user.txt"):
+    with pytest.raises(ValueError, match=r"folder with system.txt and user.txt"):
         Prompts.load(tmp_path)
     (tmp_path / "user.txt").write_text(user)
-    with pytest.raises(ValueError, match=r"must have {{story}} once"):
+    with pytest.raises(ValueError, match=r"must contain {{story}} once"):
         Prompts.load(tmp_path)
 
 
@@ -395,7 +395,7 @@ def test_runs_of_the_same_name_are_told_apart_by_their_path(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     runs = [tmp_path / "a/run", tmp_path / "b/run", tmp_path / "c"]
     assert evaluation.labels(runs) == [str(runs[0]), str(runs[1]), "c"]
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(ValueError, match="got one twice"):
         evaluation.labels([runs[2], runs[2]])
 
 
@@ -406,7 +406,7 @@ def test_half_a_character_in_an_answer_is_kept_with_a_mark_in_its_place(store):
     with serve(Judge(QUESTIONS[:1], lambda *_: "half a character")) as judge:
         run(judge, store, QUESTIONS[:1], attempts=2)
     assert store.answer(QUESTIONS[0]).text == "\N{REPLACEMENT CHARACTER}"
-    assert store.answer(QUESTIONS[0]).missing == "no JSON object alone"
+    assert store.answer(QUESTIONS[0]).missing == "not a single JSON object"
 
 
 def test_more_tokens_than_there_can_be_do_not_count(store):
@@ -430,26 +430,26 @@ def test_a_file_of_another_program_is_refused_and_not_changed(tmp_path, version,
         other.execute("INSERT INTO answers VALUES (1)")
         other.commit()
         with_log = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
-        with pytest.raises(ValueError, match=r"photos\.sqlite is no store of answers of this version"):
-            Store(file)
+        with pytest.raises(ValueError, match=r"photos\.sqlite is not a store of answers of this version"):
+            AnswerStore(file)
         assert {name: (tmp_path / name).read_bytes() for name in with_log} == with_log
     assert (mode == "WAL") == (len(with_log) == 2)
     assert len(before) <= file.stat().st_size
 
 
 def test_a_store_with_more_in_it_than_we_put_there_is_refused(tmp_path):
-    with Store(tmp_path / "judge.sqlite"):
+    with AnswerStore(tmp_path / "judge.sqlite"):
         pass
     with closing(sqlite3.connect(tmp_path / "judge.sqlite")) as database:
         database.execute("CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END")
         database.commit()
-    with pytest.raises(ValueError, match="no store of answers of this version"):
-        Store(tmp_path / "judge.sqlite")
+    with pytest.raises(ValueError, match="not a store of answers of this version"):
+        AnswerStore(tmp_path / "judge.sqlite")
 
 
 def test_answers_of_the_first_version_are_taken_over(tmp_path):
     file, answer = tmp_path / "judge.sqlite", Answer(scores=Scores(1, 2, 3), text="☃", input_tokens=7)
-    with Store(file) as store:
+    with AnswerStore(file) as store:
         store.keep_answer(QUESTIONS[0], answer)
         store.keep_stories("weights", "sampling", MODELS["go"])
     with closing(sqlite3.connect(file)) as database:
@@ -458,7 +458,7 @@ def test_answers_of_the_first_version_are_taken_over(tmp_path):
         database.execute("PRAGMA user_version = 1")
         database.commit()
     for _ in range(2):
-        with Store(file) as store:
+        with AnswerStore(file) as store:
             assert store.answer(QUESTIONS[0]) == answer
             assert store.stories("weights", "sampling") == MODELS["go"]
             store.keep_answer(QUESTIONS[1 + _], answer)
@@ -477,16 +477,16 @@ def test_answers_of_the_first_version_are_taken_over(tmp_path):
 )
 def test_a_changed_row_is_told(tmp_path, change):
     file = tmp_path / "judge.sqlite"
-    with Store(file) as store:
+    with AnswerStore(file) as store:
         store.keep_answer(QUESTIONS[0], Answer(scores=Scores(1, 2, 3)))
         store.keep_stories("weights", "sampling", MODELS["go"][:1])
     with closing(sqlite3.connect(file)) as database:
         database.execute(change)
         database.commit()
-    with pytest.raises(ValueError, match=r"judge\.sqlite is damaged \(.*\); bring a copy of it back"):
-        Store(file)
+    with pytest.raises(ValueError, match=r"judge\.sqlite is damaged \(.*\); restore a copy of it"):
+        AnswerStore(file)
     with pytest.raises(ValueError, match="is damaged"):  # and not in use by the first, which failed
-        Store(file)
+        AnswerStore(file)
 
 
 # The command
@@ -558,8 +558,8 @@ def test_an_interrupted_judge_says_that_its_answers_are_kept(tmp_path):
         code, _, err = finish(process)
     assert code == 1
     assert "Traceback" not in err
-    assert "interrupted; answers are kept in" in err
-    with Store(tmp_path / "judge.sqlite") as store:
+    assert "interrupted; the answers are in" in err
+    with AnswerStore(tmp_path / "judge.sqlite") as store:
         assert sum(store.answer(question) is not None for question in QUESTIONS) == 10
 
 
@@ -587,7 +587,7 @@ def test_the_key_is_sent_and_is_in_no_file_and_in_no_output(tmp_path):
 
 def test_a_key_that_cannot_be_one_is_told_without_being_shown(store, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-two\nlines")
-    with pytest.raises(ValueError, match="characters that no key has") as caught:
+    with pytest.raises(ValueError, match="must be printable ASCII without spaces") as caught:
         run(Judge(()), store)
     assert "sk-two" not in str(caught.value)
 
@@ -628,22 +628,25 @@ def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):
         assert not judge.asked
         assert out.count(": 36 calls, about ") == 2
         assert "$" not in out
-        with Store(tmp_path / "judge.sqlite") as store:
+        with AnswerStore(tmp_path / "judge.sqlite") as store:
             run(judge, store, [question for question in QUESTIONS if question.judge == "judge-a"])
         out, code = here(*arguments, *prices)
-    assert "judge-a: 0 calls, about 0 tokens in and 0 out, $0.00" in out
-    assert re.search(r"judge-b: 36 calls, about 1\d,\d{3} tokens in and 720 out, \$0\.01", out)
-    assert "36 of 72 questions are answered already; nothing was asked now" in out
+    assert "judge-a: 0 calls, about 0 input tokens and 0 output tokens, $0.00" in out
+    assert re.search(r"judge-b: 36 calls, about 1\d,\d{3} input tokens and 720 output tokens, \$0\.01", out)
+    assert "36 of 72 questions are already answered; nothing was asked (dry run)" in out
     assert sum(judge.asked.values()) == 36
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["bad.jsonl"], "error: stories are lines of {.*bad.jsonl: line 2 is something else"),
-        (["twice.jsonl"], "error: twice.jsonl must have at least one story and no opening twice, has 2"),
+        (["bad.jsonl"], "error: stories must be lines of {.*bad.jsonl: line 2 is not such an object"),
+        (["twice.jsonl"], "error: twice.jsonl must have at least one story and no opening twice, got 2"),
         (["good.jsonl", "--trials", "0"], "error: --trials must be a whole number of at least 1, got 0"),
-        (["good.jsonl", "--openings", "none.txt"], "error: --openings must be a text file with one a line; none.txt: "),
+        (
+            ["good.jsonl", "--openings", "none.txt"],
+            "error: --openings must be a text file with one opening per line; none.txt: ",
+        ),
         ([], "error: give at least one RUN"),
     ],
 )
@@ -669,10 +672,10 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path, here, monk
 def test_questions_without_an_answer_are_told_and_the_tables_are_written_all_the_same(tmp_path, here):
     with serve(Judge(QUESTIONS, lambda question, _: "500" if question == QUESTIONS[5] else "right")) as judge:
         out, code = here(*command_line(tmp_path, judge, "--attempts", "1"))
-    assert "judge-b: 36 answers, 10,800 tokens in and 612 out" in out
-    assert "judge-a: 35 answers, 10,500 tokens in and 595 out" in out
-    assert "1 questions got no answer; the same command asks them again" in code
-    assert "no answer yet: 1" in out
+    assert "judge-b: 36 answers, 10,800 input tokens and 612 output tokens" in out
+    assert "judge-a: 35 answers, 10,500 input tokens and 595 output tokens" in out
+    assert "1 questions got no answer; run the same command to ask them again" in code
+    assert "no answer yet: 1" in " ".join(out.split())  # the caption is wrapped
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         f"judge.{kind}" for kind in ("md", "tex", "html", "json")
     }
@@ -692,7 +695,7 @@ def test_trained_runs_are_sampled_judged_and_not_sampled_again(tmp_path, here):
     out, code = here(*arguments, "--dry-run")
     assert code == 0
     models = {}
-    with Store(tmp_path / "s") as store:
+    with AnswerStore(tmp_path / "s") as store:
         for run in runs:
             kept = store.stories(weights_key(load_model(run)[0]), sampling.key(load_openings()))
             models[run.name] = sorted(kept, key=lambda story: load_openings().index(story.opening))

@@ -7,7 +7,7 @@ import torch
 
 from gomhc.lab.data.tokenizers import CharacterTokenizer
 from gomhc.lab.judge import evaluation
-from gomhc.lab.judge.store import Store
+from gomhc.lab.judge.answer_store import AnswerStore
 from gomhc.lab.judge.stories import Sampling, Story, load_openings, sample, weights_key
 from gomhc.models import GPT, GPTConfig
 
@@ -29,7 +29,7 @@ def drawn(sampling=Sampling(story_tokens=20), openings=OPENINGS, seed=0, tokeniz
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "judge.sqlite") as store:
+    with AnswerStore(tmp_path / "judge.sqlite") as store:
         yield store
 
 
@@ -117,7 +117,7 @@ def test_stories_differ_if_opening_or_completion_does():
 @pytest.mark.parametrize("text", ["", "\n\n", "one\ntwo\none\n"])
 def test_openings_must_be_there_and_be_different(text, tmp_path):
     (tmp_path / "openings.txt").write_text(text)
-    with pytest.raises(ValueError, match="at least one opening and none twice"):
+    with pytest.raises(ValueError, match="at least one opening and no duplicates"):
         load_openings(tmp_path / "openings.txt")
 
 

@@ -15,10 +15,11 @@ from browser import assert_sound, needs_chromium, open_page
 from judgements import judgement
 from rich.console import Console
 
+from gomhc.lab.cli.score_table import terminal_table
 from gomhc.lab.files import unseal
 from gomhc.lab.judge.judgement import Judgement, marks
-from gomhc.lab.judge.tables import all_tables, scores_table
-from gomhc.lab.report import judge_tables
+from gomhc.lab.judge.score_tables import all_tables, scores_table
+from gomhc.lab.report.judge_latex import latex
 from gomhc.lab.report.judge_page import judge_page
 from gomhc.statistics import Estimate
 
@@ -42,7 +43,7 @@ PAPER = {
 def in_terminal(found):
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     for table in all_tables(found):
-        console.print(judge_tables.terminal_table(table))
+        console.print(terminal_table(table))
     return console.file.getvalue()
 
 
@@ -72,7 +73,7 @@ def test_nothing_is_near_a_maximum_of_unknown_error_and_nothing_is_marked_where_
 
 def test_score_of_a_story_is_the_mean_of_its_trials_and_its_models_the_mean_of_its_stories():
     found = judgement()
-    row = found.rows(1)[0]
+    row = found.model_scores(1)[0]
     stories = found.scores[1, 0, :, :, 2].mean(axis=1)
     assert row.estimates[2].mean == pytest.approx(stories.mean())
     assert row.estimates[2].standard_error == pytest.approx(stories.std(ddof=1) / np.sqrt(12))
@@ -82,7 +83,7 @@ def test_a_missing_trial_leaves_the_other_trials_of_its_story_and_a_missing_stor
     found = judgement()
     found.scores[0, 0, 3, 1] = np.nan
     found.scores[0, 0, 5] = np.nan
-    row = found.rows(0)[0]
+    row = found.model_scores(0)[0]
     assert row.missing == 4
     assert row.estimates[0].count == 11
     assert found.consensus[0, 0, 3, 0] == pytest.approx(found.scores[0, 0, 3, [0, 2], 0].mean())
@@ -92,7 +93,7 @@ def test_stories_that_a_model_has_not_written_are_not_missing_and_pairs_are_of_t
     found = judgement(openings=6)
     found.scores[:, 0, 4] = np.nan
     found.written[0, 4] = False
-    assert [(row.missing, row.trials) for row in found.rows(0)] == [(0, 15), (0, 18)]
+    assert [(row.missing, row.trials) for row in found.model_scores(0)] == [(0, 15), (0, 18)]
     (pair,) = found.comparisons(0)
     both = [0, 1, 2, 3, 5]
     expected = (found.consensus[0, 0, both, 1] - found.consensus[0, 1, both, 1]).mean()
@@ -115,29 +116,29 @@ def test_a_judgement_outlives_json():
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"criteria": ["wit"]}', "[" * 100_000, b"\xff\xfe\xfa", "null"])
 def test_what_is_no_judgement_is_told(text):
-    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+    with pytest.raises(ValueError, match="not a judgement that gomhc judge wrote"):
         Judgement.from_json(text)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("models", ["plain"], r"of \(2, 1, 12\) are \(2, 2, 12, 3, 3\)"),
-        ("scores", [], r"are \(0,\)"),
+        ("models", ["plain"], r"= \(2, 1, 12, 3, 3\), got \(2, 2, 12, 3, 3\)"),
+        ("scores", [], r"got \(0,\)"),
         ("scores", [[1], [2, 3]], "inhomogeneous"),
         ("scores", "high", "could not convert"),
-        ("written", [True], "other sizes"),
-        ("reasons", [{}], "other sizes"),
-        ("reasons", [1, 2], "no counts by name"),
+        ("written", [True], r"must fit \(2, 2, 12\) judges, models and openings, got \(1,\) and 2"),
+        ("reasons", [{}], r"got \(2, 12\) and 1"),
+        ("reasons", [1, 2], "expected reasons as objects of counts"),
         ("judges", None, "not iterable"),
     ],
 )
 def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
     whole = unseal(judgement().to_json().encode())
-    with pytest.raises(ValueError, match=f"no judgement that gomhc judge wrote: .*{told}"):
+    with pytest.raises(ValueError, match=f"not a judgement that gomhc judge wrote: .*{told}"):
         Judgement.from_json(resealed({**whole, name: value}))
     del whole[name]
-    with pytest.raises(ValueError, match=f"there is no '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}' is missing"):
         Judgement.from_json(resealed(whole))
 
 
@@ -145,19 +146,21 @@ def test_a_judgement_whose_parts_do_not_fit_is_none(name, value, told):
 def test_a_score_that_no_judge_may_give_is_told(score):
     whole = unseal(judgement().to_json().encode())
     whole["scores"][1][0][3][2][1] = score
-    with pytest.raises(ValueError, match="no judgement that gomhc judge wrote"):
+    with pytest.raises(ValueError, match="not a judgement that gomhc judge wrote"):
         Judgement.from_json(resealed(whole))
 
 
 def test_a_file_that_is_no_judgement_is_named_with_the_way_out(tmp_path):
     file = tmp_path / "judge.json"
     file.write_text(judgement().to_json()[:-100])
-    with pytest.raises(ValueError, match=rf"^{file}: this is no.*; gomhc judge --out {tmp_path} writes it, or move it"):
+    with pytest.raises(
+        ValueError, match=rf"^{file}: this is not .*; write it again with gomhc judge --out {tmp_path}, or"
+    ):
         Judgement.load(file)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("write", [in_terminal, in_markdown, judge_tables.latex, in_html])
+@pytest.mark.parametrize("write", [in_terminal, in_markdown, latex, in_html])
 def test_every_format_has_the_same_numbers(write, missing):
     found = judgement(missing=missing)
     text = re.sub(r"\x1b\[[\d;]*m", "", write(found))
@@ -177,7 +180,7 @@ def test_every_format_has_the_same_numbers(write, missing):
                 for cell in row[1:]:
                     assert cell.text in text
     for judge in range(2):
-        assert sum(row.missing for row in found.rows(judge)) == found.reasons[judge].get("refused", 0)
+        assert sum(row.missing for row in found.model_scores(judge)) == found.reasons[judge].get("refused", 0)
 
 
 def test_maximum_is_bold_and_near_is_underlined_in_every_format():
@@ -189,8 +192,8 @@ def test_maximum_is_bold_and_near_is_underlined_in_every_format():
     assert f"<u>{near}</u>" in in_markdown(found)
     assert f"<strong>{best}</strong>" in in_html(found)
     assert f"<u>{near}</u>" in in_html(found)
-    assert rf"$\mathbf{{{best}}}$".replace("±", r"\pm") in judge_tables.latex(found)
-    assert rf"$\underline{{{near}}}$".replace("±", r"\pm") in judge_tables.latex(found)
+    assert rf"$\mathbf{{{best}}}$".replace("±", r"\pm") in latex(found)
+    assert rf"$\underline{{{near}}}$".replace("±", r"\pm") in latex(found)
     assert f"\x1b[1m{best}\x1b[0m" in in_terminal(found)
     assert f"\x1b[4m{near}\x1b[0m" in in_terminal(found)
 
@@ -211,9 +214,9 @@ def test_names_cannot_break_a_table():
     assert "&lt;script&gt;" in text
     assert "judge &lt;a&gt;" in text
     assert r"b\|c" in in_markdown(judgement())
-    assert r"go\_s=2 \& co" in judge_tables.latex(judgement())
+    assert r"go\_s=2 \& co" in latex(judgement())
     assert "[red]" in in_terminal(judgement(models=("[red]", "b")))
-    assert "{[}red{]} &" in judge_tables.latex(judgement(models=("[red]", "b")))
+    assert "{[}red{]} &" in latex(judgement(models=("[red]", "b")))
 
 
 def test_one_judge_one_model_and_one_trial_make_one_table_without_reliability():
@@ -226,7 +229,7 @@ def test_one_judge_one_model_and_one_trial_make_one_table_without_reliability():
 def test_latex_is_set_without_errors(tmp_path):
     head = r"\documentclass{article}\usepackage{booktabs,amsmath}\begin{document}"
     (tmp_path / "t.tex").write_text(
-        f"{head}\n{judge_tables.latex(judgement(models=('[a]', 'b_&%$#^~{}', 'ok'), missing=0.1))}\n\\end{{document}}"
+        f"{head}\n{latex(judgement(models=('[a]', 'b_&%$#^~{}', 'ok'), missing=0.1))}\n\\end{{document}}"
     )
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

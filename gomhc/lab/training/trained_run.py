@@ -12,7 +12,7 @@ from gomhc.models import GPT
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainedRun:
     """Model, tokenizer and recipe; the model is on the CPU, in evaluation mode."""
 
     model: GPT
@@ -21,11 +21,11 @@ class Run:
     step: int
 
 
-def load_run(directory: Path | str) -> Run:
+def load_run(directory: Path | str) -> TrainedRun:
     """The newest checkpoint of a run, or the one in this folder."""
     newest = checkpoint.load(Path(directory))
     tokenizer = from_description(newest.tokenizer)
     model = GPT(newest.recipe.gpt_config(tokenizer.vocab_size))
     checkpoint.require_same_tensors(newest.weights, model.state_dict())
     model.load_state_dict(newest.weights)
-    return Run(model.eval(), tokenizer, newest.recipe, newest.step)
+    return TrainedRun(model.eval(), tokenizer, newest.recipe, newest.step)

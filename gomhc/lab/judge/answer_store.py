@@ -1,6 +1,6 @@
-"""Stories that were sampled and answers that came: one SQLite file, written the moment something arrives.
+"""Sampled stories and received answers in one SQLite file, which is written as soon as something arrives.
 
-Every row of them ends with a hash of its other values, so that a changed one is noticed when the file is opened.
+Every row of stories and answers ends with a hash of its other values, which is checked when the file is opened.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SEALED = ("stories", "answers")
 
 @dataclass(frozen=True)
 class Question:
-    """One trial of one judge on one story; asked once."""
+    """One trial of one judge on one story."""
 
     judge: str
     protocol: str
@@ -48,28 +48,28 @@ class Question:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What names it in the store."""
+        """Primary key in the store."""
         return self.judge, self.protocol, self.story.key, self.trial
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came back, in the end."""
+    """The final answer to a question, after all attempts."""
 
     scores: Scores | None
-    """None if no attempt gave any that counts."""
+    """None if no attempt gave valid scores."""
     missing: str | None = None
-    """Why there are none."""
+    """Why there are no scores; None if there are."""
     text: str = ""
-    """What the judge said, word for word."""
+    """The answer of the judge, verbatim."""
     input_tokens: int = 0
-    """As the endpoint counts them, over all attempts."""
+    """Input tokens of all attempts, as reported by the endpoint."""
     output_tokens: int = 0
-    """As the endpoint counts them, over all attempts."""
+    """Output tokens of all attempts, as reported by the endpoint."""
 
 
-class Store:
-    """A context manager; only one process has the file at a time, so that nothing is asked twice."""
+class AnswerStore:
+    """The open file, as a context manager; only one process can open it at a time, so that nothing is asked twice."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -84,12 +84,12 @@ class Store:
                 raise
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise InUse(f"{file} is in use by another judge; wait for it, or give another --store") from None
+                raise InUse(f"{file} is in use by another gomhc judge; wait, or choose another --store") from None
             raise ValueError(f"{file} cannot be opened as a store of answers: {error}") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} is no store of answers ({error}); give another --store") from None
+            raise ValueError(f"{file} is not a store of answers ({error}); choose another --store") from None
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> AnswerStore:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -98,7 +98,7 @@ class Store:
     def _open(self) -> None:
         run = self._database.execute
         run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut
+        run("PRAGMA synchronous = FULL")  # answers cost money: they must survive a power failure
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
         if (version, _names(self._database)) == (0, set()):
@@ -110,36 +110,36 @@ class Store:
                 for number, *row in run(f"SELECT rowid, * FROM {table}").fetchall():
                     run(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (row_hash(row[:-1]), number))
         if _names(self._database) != TABLES:
-            raise ValueError(f"{self.file} is no store of answers of this version; give another --store")
+            raise ValueError(f"{self.file} is not a store of answers of this version; choose another --store")
         run(f"PRAGMA user_version = {VERSION}")
         run("COMMIT")
         self._check()
 
     def _check(self) -> None:
-        """A ValueError if something in the file is not what was written."""
+        """Raise a ValueError if the file is damaged."""
         run = self._database.execute
         damage = [text for (text,) in run("PRAGMA integrity_check(1)") if text != "ok"]
-        with closing(sqlite3.connect(":memory:")) as other:
-            other.executescript(SCHEMA)
+        with closing(sqlite3.connect(":memory:")) as empty:
+            empty.executescript(SCHEMA)
             damage += [
                 f"the columns of {table}"
                 for table in TABLES
-                if _columns(other, table) != _columns(self._database, table)
+                if _columns(empty, table) != _columns(self._database, table)
             ]
         for table in SEALED if not damage else ():
-            for *row, written in run(f"SELECT * FROM {table}"):
-                if row_hash(row) != written:
+            for *row, seal in run(f"SELECT * FROM {table}"):
+                if row_hash(row) != seal:
                     damage.append(f"a row of {table} was changed: {str(row)[:100]}")
         if damage:
-            raise ValueError(f"{self.file} is damaged ({damage[0]}); bring a copy of it back, or give another --store")
+            raise ValueError(f"{self.file} is damaged ({damage[0]}); restore a copy of it, or choose another --store")
 
     def stories(self, weights: str, sampling: str) -> list[Story]:
-        """What has been sampled from these weights in this way."""
+        """Return the stories that were sampled from these weights with these settings."""
         query = "SELECT opening, completion FROM stories WHERE weights = ? AND sampling = ?"
         return [Story(*row) for row in self._database.execute(query, (weights, sampling))]
 
     def keep_stories(self, weights: str, sampling: str, stories: Iterable[Story]) -> None:
-        """Keep what was sampled; all or nothing."""
+        """Store sampled stories, all or none."""
         rows = [(weights, sampling, story.opening, story.completion) for story in stories]
         self._database.execute("BEGIN")
         self._database.executemany(
@@ -148,7 +148,7 @@ class Store:
         self._database.execute("COMMIT")
 
     def keep_questions(self, protocol: str, text: str, stories: Iterable[Story]) -> None:
-        """Keep what is asked about what, for whoever reads the file later; all or nothing."""
+        """Store the protocol and the stories of questions, all or none, for later readers of the file."""
         rows = [(story.key, story.opening, story.completion) for story in stories]
         self._database.execute("BEGIN")
         self._database.execute("INSERT OR IGNORE INTO protocols VALUES (?, ?)", (protocol, text))
@@ -156,7 +156,7 @@ class Store:
         self._database.execute("COMMIT")
 
     def answer(self, question: Question) -> Answer | None:
-        """The answer to a question, if there is one yet."""
+        """Return the answer to a question, or None if there is none yet."""
         query = f"""SELECT {", ".join(CRITERIA)}, missing, answer, input_tokens, output_tokens FROM answers
                     WHERE judge = ? AND protocol = ? AND story = ? AND trial = ?"""
         row = self._database.execute(query, question.key).fetchone()
@@ -172,40 +172,40 @@ class Store:
         )
 
     def keep_answer(self, question: Question, answer: Answer) -> None:
-        """Keep an answer; on the disk when this returns."""
+        """Store an answer; it is on disk when this returns."""
         scores = answer.scores or (None,) * len(CRITERIA)
         row = (*question.key, *scores, answer.missing, answer.text, answer.input_tokens, answer.output_tokens)
         self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, row_hash(row)))
 
 
 def row_hash(row: Sequence[object]) -> str:
-    """A hash of these values."""
+    """Return a hash of the values of a row."""
     return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[tuple[str, str, int]]:
-    """Name, type and place in the primary key of each column."""
+    """Return name, type and position in the primary key of each column."""
     return [(name, kind, key) for _, name, kind, _, _, key in database.execute(f"PRAGMA table_info({table})")]
 
 
 def _connect(file: Path) -> sqlite3.Connection:
     database = sqlite3.connect(file, timeout=0, isolation_level=None)
-    database.execute("PRAGMA locking_mode = EXCLUSIVE")  # kept until it is closed or the process ends, however it ends
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")  # held until the file is closed or the process ends
     return database
 
 
 def _require_store(file: Path) -> None:
-    """A ValueError if the file is another program's, of which nothing is changed."""
+    """Raise a ValueError, without changing the file, if it is not a store."""
     if not file.is_file():
-        raise ValueError(f"{file} must be a file, got a folder or a device; give another --store")
-    # Immutable: it is read as it is, without a lock and without what stands in a log beside it.
+        raise ValueError(f"{file} must be a file, got a folder or a device; choose another --store")
+    # Immutable: read without a lock, and without applying a write-ahead log.
     with closing(sqlite3.connect(f"{file.resolve().as_uri()}?immutable=1", uri=True)) as database:
         (version,) = database.execute("PRAGMA user_version").fetchone()
         names = _names(database)
     if (version, names) != (0, set()) and (version not in (1, VERSION) or names != TABLES):
-        raise ValueError(f"{file} is no store of answers of this version; give another --store")
+        raise ValueError(f"{file} is not a store of answers of this version; choose another --store")
 
 
 def _names(database: sqlite3.Connection) -> set[str]:
-    """All that is in the file, but for the indices of primary keys."""
+    """Return the names of everything in the file except the indices of primary keys."""
     return {name for (name,) in database.execute("SELECT name FROM sqlite_master") if not name.startswith("sqlite_")}

@@ -1,6 +1,6 @@
-"""Is each parametrization as exact as it promises, and what does it cost?
+"""Marginal errors, sizes and times of every method in the registry, at several numbers of streams and logit scales.
 
-d = num_streams, p = num_logits, C = num_channels
+d = num_streams, p = num_logits
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ LOGIT_SCALES = (0.1, 1.0, 10.0, 1000.0)
 NUM_CHANNELS = 384
 NUM_MATRICES = 4096
 LARGEST_BATCH = 2**22
-"""How many logits are held at once: with more than 1,024 a matrix, fewer matrices are timed together."""
+"""Maximum number of logits in a batch; beyond 1,024 logits per matrix, fewer matrices are timed together."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One parametrization at one number of streams; float32."""
+class MarginalErrors:
+    """Error, size and time of one method at one number of streams, in float32."""
 
     method: str
     promise: str
     num_streams: int
     num_logits: int
     num_parameters: int
-    """Of one dynamic hyper-connection with 384 channels (table 1)."""
+    """Parameters of one dynamic hyper-connection with 384 channels (table 1)."""
     marginal_errors: dict[float, float]
-    """Logit scale -> the worst distance of a row or column sum from one."""
+    """Logit scale -> largest |row or column sum - 1|."""
     forward_microseconds: float
-    """For one matrix of a large batch."""
+    """Forward time per matrix of a large batch."""
     training_microseconds: float
-    """The same, forward and backward."""
+    """Forward and backward time per matrix of the same batch."""
 
 
-def rows(seconds: float = 0.2) -> Iterator[Row]:
-    """Measure everything in the registry; `seconds` is the least that each timing takes."""
+def measurements(seconds: float = 0.2) -> Iterator[MarginalErrors]:
+    """Measure every method in the registry; each timing runs for at least `seconds`."""
     for key, cls in PARAMETRIZATIONS.items():
         for num_streams in STREAMS:
             yield measure(key, cls(num_streams=num_streams), seconds)
 
 
-def num_rows() -> int:
-    """How many rows there will be."""
+def num_measurements() -> int:
+    """Return how many measurements `measurements` yields."""
     return len(PARAMETRIZATIONS) * len(STREAMS)
 
 
-def measure(method: str, parametrization: Parametrization, seconds: float) -> Row:
-    """One row of the table."""
+def measure(method: str, parametrization: Parametrization, seconds: float) -> MarginalErrors:
+    """Measure one method; each of its two timings runs for at least `seconds`."""
     generator = torch.Generator().manual_seed(0)
     p = parametrization.num_logits
     num_matrices = min(NUM_MATRICES, LARGEST_BATCH // max(1, p))
@@ -67,10 +67,10 @@ def measure(method: str, parametrization: Parametrization, seconds: float) -> Ro
     def training() -> None:
         leaf = logits.detach().requires_grad_()
         matrix = parametrization(leaf)
-        if matrix.requires_grad:  # that of Identity depends on nothing
+        if matrix.requires_grad:  # Identity has no logits to differentiate
             matrix.backward(cotangent)
 
-    return Row(
+    return MarginalErrors(
         method=method,
         promise=parametrization.promise.name.lower(),
         num_streams=parametrization.num_streams,

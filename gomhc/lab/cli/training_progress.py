@@ -1,4 +1,4 @@
-"""How does a training run look while it runs? A bar with loss, speed and time left; plain lines in a file or pipe."""
+"""Progress of a training run: a bar with loss, speed and time left, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import rich.progress
 from rich.console import Console
 from rich.markup import escape
 
+from gomhc.lab.cli.terminal import is_line_due
 from gomhc.lab.training import Recipe, Watcher
-from gomhc.lab.training.history import Record
+from gomhc.lab.training.history import Metrics
 from gomhc.models import GPT
-
-MOST_LINES = 40
-"""Of progress, where there is no terminal."""
 
 
 class TrainingProgress(Watcher):
-    """Prints to standard error how a run goes."""
+    """Shows the progress of a run on standard error."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
@@ -44,33 +42,32 @@ class TrainingProgress(Watcher):
 
     def started(self, recipe: Recipe, model: GPT, step: int) -> None:
         self.recipe, self.first, self.begin = recipe, step, time.perf_counter()
-        size = sum(parameter.numel() for parameter in model.parameters())
-        self.say(
-            f"{size:,} parameters, {recipe.steps} steps of {recipe.tokens_per_step:,} tokens, mixing {recipe.mixing}"
-        )
+        num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        steps = f"{recipe.steps} steps of {recipe.tokens_per_step:,} tokens"
+        self.say(f"{num_parameters:,} parameters, {steps}, mixing {recipe.mixing}")
         if step:
             self.say(f"resumed at step {step}")
         self.task = self.bar.add_task("training", total=recipe.steps, completed=step, speed="")
         self.bar.start()
 
-    def stepped(self, record: Record) -> None:
+    def stepped(self, record: Metrics) -> None:
         done, total = record["step"] + 1, self.recipe.steps
         elapsed = time.perf_counter() - self.begin
         speed = f"{(done - self.first) * self.recipe.tokens_per_step / elapsed:,.0f} tokens/s"
         self.bar.update(self.task, completed=done, description=f"loss {record['loss']:.3f}", speed=speed)
-        if not self.console.is_terminal and done * MOST_LINES // total > (done - 1) * MOST_LINES // total:
+        if not self.console.is_terminal and is_line_due(done, total):
             left = elapsed / (done - self.first) * (total - done)
             self.say(f"[{done}/{total}] loss {record['loss']:.3f}, {speed}, {left:.0f} s left")
 
-    def evaluated(self, record: Record) -> None:
+    def evaluated(self, record: Metrics) -> None:
         distances = record["mix_distance"].values()
-        mean = f", mixes {sum(distances) / len(distances):.3f} from the identity" if distances else ""
+        mean = f", mean distance of mix from the identity {sum(distances) / len(distances):.3f}" if distances else ""
         self.say(f"step {record['step']}: validation loss {record['validation_loss']:.3f}{mean}")
         if record["sample"]:
             self.say(textwrap.indent(record["sample"], "    "))
 
     def say(self, line: str) -> None:
-        """Above the bar, or simply on standard error."""
+        """Print a line on standard error, above the bar if there is one."""
         if self.console.is_terminal:
             self.bar.console.print(escape(line), highlight=False)
         else:
