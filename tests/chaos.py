@@ -46,7 +46,7 @@ import gomhc.lab.cli
 from gomhc.lab.data import tokens
 from gomhc.lab.data.corpora import find
 from gomhc.lab.experiments import schedule
-from gomhc.lab.experiments.registry import all_experiments
+from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.judge import evaluation
 from gomhc.lab.judge.answer_store import Answer, AnswerStore
 from gomhc.lab.judge.answers import Scores

@@ -14,8 +14,8 @@ import tyro
 
 from gomhc.checks import require_choice, require_whole
 from gomhc.lab.cli.terminal import needs, with_progress
+from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Scale
-from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.verdicts import judge
 from gomhc.lab.files import remove_unfinished, write_atomically
 from gomhc.lab.judge.judgement import FILE, Judgement

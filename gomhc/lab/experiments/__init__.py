@@ -1,1 +1,1 @@
-"""What is claimed, and does it hold? One file a claim; each yields rows."""
+"""The experiments: one file each, with its runs, its claims, its findings and its figure."""

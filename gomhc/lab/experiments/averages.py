@@ -1,4 +1,4 @@
-"""Do averages of orthostochastic matrices reach the whole region? (app. H.1)"""
+"""The spectral reach of averages of orthostochastic matrices (app. H.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the methods cost in parameters and FLOPs? (tables 1 and 2, fig. 5, app. B.6)
+"""Parameters and FLOPs of the methods (tables 1 and 2, fig. 5, app. B.6).
 
 d = num_streams, s = expressivity, C = num_channels, p = logits
 """
@@ -6,7 +6,7 @@ d = num_streams, s = expressivity, C = num_channels, p = logits
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +129,10 @@ def _exponent(streams: list[int], values: list[float], low: int = 16, high: int 
     return math.log(ratio) / math.log(high / low)
 
 
+Counted = Mapping[str, dict[str, Any]]
+"""Method -> what its run counted."""
+
+
 class CountsAndFlops(Experiment):
     """Tables 1 and 2, fig. 5."""
 
@@ -187,54 +191,68 @@ class CountsAndFlops(Experiment):
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         counts = {record.configuration["method"]: record.metrics for record in select(records, "Counts")}
-        return self._parameters(counts, records) | self._flops(counts, records)
-
-    def _parameters(self, counts: dict[str, Any], records: Sequence[Record]) -> dict[str, Finding]:
-        def parameters(method: str) -> dict[int, int]:
-            return dict(zip(counts[method]["streams"], counts[method]["table_1"], strict=True))
-
-        layers = {
-            (name, d): layer - parameters(name)[d]
-            for name, found in counts.items()
-            for d, layer in zip(found["made"], found["layer"], strict=True)
+        return {
+            **self._table_1(counts),
+            **self._fig5(counts),
+            **self._dimensions(records),
+            **self._flops(counts),
+            **self._combinations(records),
         }
-        reals = max(
+
+    def _table_1(self, counts: Counted) -> dict[str, Finding]:
+        """What the paper's formulas say beside what the library has."""
+        layers = [
+            abs(layer - table_1(name, d, 384))
+            for name, count in counts.items()
+            for d, layer in zip(count["made"], count["layer"], strict=True)
+        ]
+        logits = [
             abs(ours - paper)
             for name in ("go-s1", "go-s2", "go-s3")
             for ours, paper in zip(counts[name]["logits"], counts[name]["logits_paper"], strict=True)
-        )
-        mhc, go_1, krom = parameters("mhc"), parameters("go-s1"), parameters("kromhc")
+        ]
+        lite = dict(zip(counts["mhc-lite"]["made"], counts["mhc-lite"]["logits"], strict=True))
+        return {
+            "table1": Finding(max(layers), f"{len(layers)} layers counted, d = 2…32; largest difference {max(layers)}"),
+            "free-reals": Finding(max(logits), f"largest difference {max(logits)}"),
+            "eight-factorial": Finding(lite[8], f"{lite[8]:,}"),
+        }
+
+    def _fig5(self, counts: Counted) -> dict[str, Finding]:
+        """How parameters grow with d."""
+        parameters = {
+            name: dict(zip(count["streams"], count["table_1"], strict=True)) for name, count in counts.items()
+        }
+        mhc, krom = parameters["mhc"], parameters["kromhc"]
+        fewer = all(parameters["go-s1"][d] < mhc[d] for d in mhc)
+        fewest = all(krom[d] <= min(of_method[d] for of_method in parameters.values()) for d in krom if d >= 4)
         exponents = {
             name: _exponent(counts[name]["streams"], counts[name]["table_1"])
             for name in ("mhc", "go-s1", "go-s2", "go-s3")
         }
-        apart = max(abs(exponents[name] - exponents["mhc"]) for name in exponents)
+        apart = max(abs(exponent - exponents["mhc"]) for exponent in exponents.values())
+        listed = ", ".join(f"{name} {exponent:.2f}" for name, exponent in exponents.items())
         residual = [(krom[d] - 2 * d * d * 384 - 2 * d - 3) / (384 * d * math.log2(d)) for d in krom]
-        fewest = all(krom[d] <= min(parameters(name)[d] for name in counts) for d in krom if d >= 4)
-        small = only(records, "Dimension", expressivity=1).metrics
-        larger = only(records, "Dimension", expressivity=2).metrics
-        lite_8 = counts["mhc-lite"]["logits"][counts["mhc-lite"]["made"].index(8)]
-        most = max(abs(value) for value in layers.values())
+        spread = max(residual) / min(residual)
         return {
-            "table1": Finding(most, f"{len(layers)} layers counted, d = 2…32; largest difference {most}"),
-            "fig1-parameters": Finding(
-                small["rank"] / small["polytope"],
-                f"{small['logits']} parameters reach {small['rank']} of {small['polytope']} dimensions at d = 4; "
-                f"s = 2 reaches {larger['rank']} with {larger['logits']}",
-            ),
-            "free-reals": Finding(reals, f"largest difference {reals}"),
-            "eight-factorial": Finding(lite_8, f"{lite_8:,}"),
-            "fig5-s1": Finding(all(go_1[d] < mhc[d] for d in mhc), "fewer at every d from 2 to 32"),
-            "fig5-scaling": Finding(
-                apart, ", ".join(f"{name} {exponent:.2f}" for name, exponent in exponents.items()) + " (exponents)"
-            ),
-            "fig5-kromhc": Finding(
-                max(residual) / min(residual), f"ratio varies by {max(residual) / min(residual):.4f}"
-            ),
+            "fig5-s1": Finding(fewer, "fewer at every d from 2 to 32"),
+            "fig5-scaling": Finding(apart, f"{listed} (exponents)"),
+            "fig5-kromhc": Finding(spread, f"ratio varies by {spread:.4f}"),
             "kromhc-count": Finding(fewest, "fewest at d = 4, 8, 16, 32" if fewest else "not the fewest"),
         }
 
-    def _flops(self, counts: dict[str, Any], records: Sequence[Record]) -> dict[str, Finding]:
+    def _dimensions(self, records: Sequence[Record]) -> dict[str, Finding]:
+        """What d (d - 1) / 2 parameters reach."""
+        one, two = (only(records, "Dimension", expressivity=s).metrics for s in (1, 2))
+        text = (
+            f"{one['logits']} parameters reach {one['rank']} of {one['polytope']} dimensions at d = 4; "
+            f"s = 2 reaches {two['rank']} with {two['logits']}"
+        )
+        return {"fig1-parameters": Finding(one["rank"] / one["polytope"], text)}
+
+    def _flops(self, counts: Counted) -> dict[str, Finding]:
+        """Operations by the paper's formulas, at d = 16."""
+
         def paper_flops(method: str, d: int = 16) -> float:
             return counts[method]["flops_paper"][counts[method]["streams"].index(d)]
 
@@ -248,8 +266,6 @@ class CountsAndFlops(Experiment):
             name: math.log10(paper_flops(name) / paper_flops("kromhc")) for name in ("go-s1", "go-s2", "mhc-lite")
         }
         over_mhc = {name: math.log10(paper_flops(name) / paper_flops("mhc")) for name in ("go-s1", "go-s2")}
-        combinations = only(records, "Combinations").metrics
-        exponent = math.log(combinations["average"][3] / combinations["average"][1]) / math.log(4)
         return {
             "cubic": Finding(cubic, f"exponents {min(exponents):.2f} to {max(exponents):.2f}"),
             "flops-kromhc": Finding(
@@ -264,6 +280,14 @@ class CountsAndFlops(Experiment):
                 max(map(abs, over_mhc.values())),
                 ", ".join(f"{10**order:.2g} times mHC ({name})" for name, order in over_mhc.items()),
             ),
+        }
+
+    def _combinations(self, records: Sequence[Record]) -> dict[str, Finding]:
+        """Averages of go-mHC matrices, and Kronecker products of them."""
+        combinations = only(records, "Combinations").metrics
+        _, two, _, eight = combinations["average"]
+        exponent = math.log(eight / two) / math.log(8 / 2)
+        return {
             "flops-average": Finding(exponent, f"s to the {exponent:.2f}"),
             "go-kron-count": Finding(combinations["difference"], f"largest difference {combinations['difference']}"),
         }

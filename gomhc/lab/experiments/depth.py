@@ -1,4 +1,4 @@
-"""Do far layers forget which stream was which? (app. B.5)
+"""How fast products of mixing matrices forget which stream was which (app. B.5).
 
 d = num_streams, s = expressivity
 """

@@ -1,4 +1,4 @@
-"""Does the speed-up hold for every number of streams and block size? (app. A.1)"""
+"""The speed-up of go-mHC for two to ten streams and three block sizes (app. A.1)."""
 
 from __future__ import annotations
 
@@ -42,57 +42,75 @@ class Dims(Experiment):
     )  # fmt: skip
 
     def runs(self, scale: Scale) -> Sequence[Run]:
-        sizes: Sizes
-        go: Sequence[int]
-        lite: Sequence[int]
-        krom: Sequence[int]
-        if scale == "quick":
-            go, lite, krom, sizes, long = (2, 4, 6), (2, 4), (2, 4), {"num_targets": 8, "num_epochs": 2000}, 6000
-        else:
-            go, lite, krom, sizes, long = (
-                tuple(range(2, 11)),
-                tuple(range(2, 7)),
-                (2, 4, 8),
-                {"num_epochs": 5000},
-                20_000,
-            )
-        baselines = [("mhc-lite", d) for d in lite] + [("kromhc", d) for d in krom]
-        first: Sizes = {**sizes, "num_epochs": 0, "inputs": "count"}  # nothing is trained: the loss at the start alone
+        quick = scale == "quick"
+        go_streams = (2, 4, 6) if quick else range(2, 11)
+        lite_streams = (2, 4) if quick else range(2, 7)
+        krom_streams = (2, 4) if quick else (2, 4, 8)
+        sizes: Sizes = {"num_targets": 8} if quick else {}
+        short, long = (2000, 6000) if quick else (5000, 20_000)
+        go = [(method, d) for d in go_streams for method in GO]
+        rivals = [("mhc-lite", d) for d in lite_streams] + [("kromhc", d) for d in krom_streams]
+        untrained = [("go-square-s2", d) for d in go_streams] + rivals  # their loss at the start is all that is wanted
         return [
-            *(ToyRun(method=method, num_streams=d, **sizes) for d in go for method in GO),
-            *(ToyRun(method=method, num_streams=d, **{**sizes, "num_epochs": long}) for method, d in baselines),
-            *(ToyRun(method="go-square-s2", num_streams=d, **first) for d in go),
-            *(ToyRun(method=method, num_streams=d, **first) for method, d in baselines),
+            *(ToyRun(method=method, num_streams=d, num_epochs=short, **sizes) for method, d in go),
+            *(ToyRun(method=method, num_streams=d, num_epochs=long, **sizes) for method, d in rivals),
+            *(ToyRun(method=method, num_streams=d, num_epochs=0, inputs="count", **sizes) for method, d in untrained),
         ]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        coded, records = select(records, inputs="count"), select(records, inputs="mask")
-        found: dict[str, Finding] = {}
-        streams = sorted({record.configuration["num_streams"] for record in records})
-        speed = {
-            d: value
-            for d in streams
-            if (value := ratio(records, "converged", "mhc-lite", "go-square-s2", num_streams=d))
+        written, coded = select(records, inputs="mask"), select(records, inputs="count")
+        findings = {
+            "dims-tenfold": self._speed(written),
+            "dims-floor": self._floor(written),
+            "dims-s": self._block_size(written),
+            "dims-start": self._first_losses(written),
+            "dims-start-coded": self._first_losses(coded),
         }
-        if speed:
-            text = ", ".join(f"{value:.1f} (d = {d})" for d, value in speed.items())
-            found["dims-tenfold"] = Finding(min(speed.values()), text)
+        return {claim: finding for claim, finding in findings.items() if finding is not None}
+
+    def _speed(self, records: Sequence[Record]) -> Finding | None:
+        """Epochs to converge of mHC-lite over those of go-mHC, for every d that has both."""
+        speed = self._ratios(records, "converged", "mhc-lite", "go-square-s2")
+        text = ", ".join(f"{value:.1f} (d = {d})" for d, value in speed.items())
+        return Finding(min(speed.values()), text) if speed else None
+
+    def _floor(self, records: Sequence[Record]) -> Finding | None:
+        """The largest final loss of the methods that reach everything."""
         finals = [r for method in ("go-square-s2", "go-square-s3", "mhc-lite") for r in select(records, method=method)]
-        if finals:
-            worst = max(finals, key=lambda record: record.metrics["final"])
-            value, where = worst.metrics["final"] / FLOOR, worst.configuration
-            found["dims-floor"] = Finding(value, f"at most {value:.3f} ({where['method']}, d = {where['num_streams']})")
-        pairs = [(ratio(records, "converged", "go-square-s3", "go-square-s1", num_streams=d),
-                  ratio(records, "final", "go-square-s3", "go-square-s1", num_streams=d)) for d in streams]  # fmt: skip
-        pairs = [(speed, loss) for speed, loss in pairs if speed is not None and loss is not None]
-        if pairs:
-            share = sum(speed <= 1 and loss <= 1.01 for speed, loss in pairs) / len(pairs)  # type: ignore[operator]
-            text = f"at {share:.0%} of d; epochs, s = 3 over s = 1: " + ", ".join(f"{speed:.2f}" for speed, _ in pairs)
-            found["dims-s"] = Finding(share, text)
-        for claim, kind in (("dims-start", records), ("dims-start-coded", coded)):
-            if finding := _first_losses(kind):
-                found[claim] = finding
-        return found
+        if not finals:
+            return None
+        worst = max(finals, key=lambda record: record.metrics["final"])
+        value, where = worst.metrics["final"] / FLOOR, worst.configuration
+        return Finding(value, f"at most {value:.3f} ({where['method']}, d = {where['num_streams']})")
+
+    def _block_size(self, records: Sequence[Record]) -> Finding | None:
+        """At how many d go-mHC with s = 3 is no slower and ends no higher than with s = 1."""
+        epochs = self._ratios(records, "converged", "go-square-s3", "go-square-s1")
+        losses = self._ratios(records, "final", "go-square-s3", "go-square-s1")
+        if not epochs:
+            return None
+        share = sum(epochs[d] <= 1 and losses[d] <= 1.01 for d in epochs) / len(epochs)
+        listed = ", ".join(f"{value:.2f}" for value in epochs.values())
+        return Finding(share, f"at {share:.0%} of d; epochs, s = 3 over s = 1: {listed}")
+
+    def _first_losses(self, records: Sequence[Record]) -> Finding | None:
+        """Whether the loss at the start grows with d for go-mHC and KromHC and is constant for mHC-lite."""
+        firsts = {}
+        for method in ("go-square-s2", "kromhc", "mhc-lite"):
+            ordered = sorted(select(records, method=method), key=lambda record: record.configuration["num_streams"])
+            firsts[method] = [record.metrics["first"] for record in ordered]
+        if any(len(losses) < 2 for losses in firsts.values()):
+            return None
+        grows = all(losses == sorted(losses) for losses in (firsts["go-square-s2"], firsts["kromhc"]))
+        constant = max(firsts["mhc-lite"]) <= 1.5 * min(firsts["mhc-lite"])
+        text = "; ".join(f"{method}: {losses[0]:.3g} to {losses[-1]:.3g}" for method, losses in firsts.items())
+        return Finding(float(grows and constant), text)
+
+    def _ratios(self, records: Sequence[Record], name: str, over: str, under: str) -> dict[int, float]:
+        """Number of streams -> ratio of a metric, wherever both methods have one."""
+        streams = sorted({record.configuration["num_streams"] for record in records})
+        ratios = {d: ratio(records, name, over, under, num_streams=d) for d in streams}
+        return {d: value for d, value in ratios.items() if value is not None}
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A panel for each d."""
@@ -104,17 +122,3 @@ class Dims(Experiment):
             "powers of two."
         )
         return [curve_plot(records, panels, caption), curve_table(records, "The curves in numbers.", num_streams="d")]
-
-
-def _first_losses(records: Sequence[Record]) -> Finding | None:
-    """Whether the loss at the start grows with d for go-mHC and KromHC and is constant for mHC-lite."""
-    firsts = {}
-    for method in ("go-square-s2", "kromhc", "mhc-lite"):
-        ordered = sorted(select(records, method=method), key=lambda record: record.configuration["num_streams"])
-        firsts[method] = [record.metrics["first"] for record in ordered]
-    if any(len(values) < 2 for values in firsts.values()):
-        return None
-    grows = all(values == sorted(values) for values in (firsts["go-square-s2"], firsts["kromhc"]))
-    constant = max(firsts["mhc-lite"]) <= 1.5 * min(firsts["mhc-lite"])
-    text = "; ".join(f"{method}: {values[0]:.3g} to {values[-1]:.3g}" for method, values in firsts.items())
-    return Finding(float(grows and constant), text)

@@ -1,4 +1,4 @@
-"""Is it the same when the matrix itself is learned? (app. A.5.2)"""
+"""Training on the distance between matrices instead of streams (app. A.5.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the matrices doubly stochastic, whatever the logits? (sec. 1, 2 and 3.3, app. B.7)
+"""How far row and column sums are from one, over logit scales and depth (sec. 1, 2 and 3.3, app. B.7).
 
 d = num_streams, s = expressivity, n = d s
 """

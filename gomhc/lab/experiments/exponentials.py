@@ -1,4 +1,4 @@
-"""Is it the softmax that slows training down? (app. B.9)"""
+"""Whether exponentials slow training down: Sinkhorn with and without them, go-mHC with a softmax (app. B.9)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Exponentials(Experiment):
         return [*(ToyRun(method=method, **sizes) for method in methods), SoftmaxRun(**sizes)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         pairs = {
             "sinkhorn-linear": ("mhc", "mhc-linear"),
             "sinkhorn-as-go": ("mhc-linear", "go-square-s2"),
@@ -74,8 +74,8 @@ class Exponentials(Experiment):
         for claim, (over, under) in pairs.items():
             above, below = (metric(records, "converged", method=method) for method in (over, under))
             if above is not None and below:
-                found[claim] = Finding(above / below, f"{over} {above:g} epochs, {under} {below:g}")
-        return found
+                findings[claim] = Finding(above / below, f"{over} {above:g} epochs, {under} {below:g}")
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """One panel."""

@@ -1,4 +1,4 @@
-"""Where can eigenvalues of doubly stochastic matrices lie? (fig. 2)"""
+"""Regions of the unit disc that eigenvalues of doubly stochastic matrices can reach (fig. 2)."""
 
 from __future__ import annotations
 
@@ -88,19 +88,19 @@ class Fig2(Experiment):
         return [RegionRun(num_streams=d) for d in (2, 3, 4, 5)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for record in select(records, num_streams=2):
             value = record.metrics["largest_imaginary_part"]
-            found["fig2-line"] = Finding(value, f"largest imaginary part {value:.1g}")
+            findings["fig2-line"] = Finding(value, f"largest imaginary part {value:.1g}")
         beyond = {record.configuration["num_streams"]: record.metrics["pairs_beyond_polygons"] for record in records}
         for claim, streams in (("fig2-union", (3, 4)), ("fig2-union-5", (5,))):
             if all(d in beyond for d in streams):
                 text = ", ".join(f"{beyond[d]:.4f} (d = {d})" for d in streams)
-                found[claim] = Finding(max(beyond[d] for d in streams), f"{text}, mixtures of any two permutations")
+                findings[claim] = Finding(max(beyond[d] for d in streams), f"{text}, mixtures of any two permutations")
         for record in select(records, num_streams=4):
             value = record.metrics["region_beyond_polygons"]
-            found["fig2-karpelevic"] = Finding(value, f"the Karpelevič region of d = 4 exceeds it by {value:.3f}")
-        return found
+            findings["fig2-karpelevic"] = Finding(value, f"the Karpelevič region of d = 4 exceeds it by {value:.3f}")
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A disc for each d."""

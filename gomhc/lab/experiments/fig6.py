@@ -1,4 +1,4 @@
-"""Does go-mHC learn to mix four streams in fewer epochs, and to a lower loss? (fig. 6, app. F.3, and without epochs)"""
+"""Training curves of four streams, by epochs and by final loss (fig. 6, app. F.3)."""
 
 from __future__ import annotations
 
@@ -67,33 +67,33 @@ class Fig6(Experiment):
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         floors = select(records, "FloorRun")
         coded, records = select(records, inputs="count"), select(records, inputs="mask")
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for record in floors:
             value = record.metrics["loss"] / FLOOR
-            found["noise-floor"] = Finding(value, f"{record.metrics['loss']:.4g} on 200,000 fresh samples")
+            findings["noise-floor"] = Finding(value, f"{record.metrics['loss']:.4g} on 200,000 fresh samples")
         for claim, method in (("fig6-floor-go", "go-square-s2"), ("fig6-floor-lite", "mhc-lite")):
             final, lowest = metric(records, "final", method=method), metric(records, "lowest", method=method)
             if final and lowest:
                 text = f"{final:.4g}: {final / FLOOR:.3f} of ε²/3, {final / lowest:.4f} of the least on these samples"
-                found[claim] = Finding(final / FLOOR, text)
+                findings[claim] = Finding(final / FLOOR, text)
         finals = {method: metric(records, "final", method=method) for method in PAPER}
         if all(finals.values()):
             highest = max(finals, key=lambda method: finals[method] or 0)
             value = (finals["kromhc"] or 0) / FLOOR
             text = f"{value:.2f} times the floor; highest is {highest}"
-            found["fig6-kromhc"] = Finding(value if highest == "kromhc" else 0, text)
+            findings["fig6-kromhc"] = Finding(value if highest == "kromhc" else 0, text)
             low, middle, high = (finals[method] or 0 for method in ("mhc-lite", "go-square-s1", "kromhc"))
             text = f"mHC-lite {low:.4g}, go s = 1 {middle:.4g}, KromHC {high:.4g}"
-            found["fig6-s1"] = Finding(float(low < middle < high), text)
+            findings["fig6-s1"] = Finding(float(low < middle < high), text)
         for claim, method in (("fig6-500", "go-square-s2"), ("fig6-10000", "mhc-lite")):
             epochs, also = metric(records, "converged", method=method), metric(coded, "converged", method=method)
             if epochs is not None:
-                found[claim] = Finding(epochs, f"{epochs:,} epochs" + _as_coded(also))
+                findings[claim] = Finding(epochs, f"{epochs:,} epochs" + _as_coded(also))
         for claim, name in (("fig6-tenfold", "converged"), ("fig6-start", "descended")):
             value, also = (ratio(kind, name, "mhc-lite", "go-square-s2") for kind in (records, coded))
             if value is not None:
-                found[claim] = Finding(value, f"{value:.1f} times" + _as_coded(also))
-        return found
+                findings[claim] = Finding(value, f"{value:.1f} times" + _as_coded(also))
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Curves and numbers."""

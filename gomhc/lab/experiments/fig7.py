@@ -1,16 +1,16 @@
-"""Is go-mHC ahead of mHC-lite at every stage of training, whatever the noise and the optimizer? (fig. 7, app. A.3)"""
+"""Go-mHC against mHC-lite at every stage of training, over noise and optimizers (fig. 7, app. A.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from gomhc.lab.exhibits.curve_plots import curve_plot, legend
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot
 from gomhc.lab.exhibits.style import INK, new_figure
-from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
+from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.experiments.stream_mixer import Optimizer
 from gomhc.lab.experiments.toy import ToyRun, ratio
 from gomhc.lab.results.claim import Claim, Finding, Rule
@@ -19,6 +19,7 @@ from gomhc.lab.results.record import Record, select
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+METHODS = ("go-square-s2", "mhc-lite")
 NOISES = (1e-4, 1e-3, 1e-2, 1e-1)
 RATES: dict[Optimizer, float] = {"adam": 1e-3, "sgd": 0.1}
 
@@ -57,46 +58,51 @@ class Fig7(Experiment):
         return [
             ToyRun(method=method, objective="matrix", noise=noise, optimizer=optimizer, learning_rate=RATES[optimizer],
                    num_targets=targets, num_epochs=epochs[optimizer])
-            for optimizer in RATES for noise in noises for method in ("go-square-s2", "mhc-lite")
+            for optimizer in RATES for noise in noises for method in METHODS
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         adam, sgd = select(records, optimizer="adam"), select(records, optimizer="sgd")
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         shares = [value for noise in NOISES if (value := self._ahead(adam, noise)) is not None]
         if shares:
             worst = min(shares)
-            found["fig7-advantage"] = Finding(worst, f"at {worst:.0%} of epochs (even on a logarithmic axis)")
+            findings["fig7-advantage"] = Finding(worst, f"at {worst:.0%} of epochs (even on a logarithmic axis)")
         for claim, kind in (("fig7-tenfold", adam), ("sgd-faster", sgd)):
             pairs = {noise: self._sooner(kind, noise) for noise in NOISES}
             ratios = {noise: value for noise, value in pairs.items() if value is not None}
             if ratios:
                 text = ", ".join(f"{value:.1f} times (ε = {noise:g})" for noise, value in ratios.items())
-                found[claim] = Finding(min(ratios.values()), text)
+                findings[claim] = Finding(min(ratios.values()), text)
         done = [
             r for r in adam if r.metrics["converged"] <= 0.8 * r.configuration["num_epochs"]
         ]  # else: still on the way
         finals = [value for noise in NOISES if (value := ratio(done, "final", "mhc-lite", "go-square-s2", noise=noise))]
         if finals:
             worst = max(abs(value - 1) for value in finals)
-            found["fig7-same"] = Finding(worst, f"differ by {worst:.2%} at most, at {len(finals)} levels of noise")
-        return found
+            findings["fig7-same"] = Finding(worst, f"differ by {worst:.2%} at most, at {len(finals)} levels of noise")
+        return findings
+
+    def _pair(self, records: Sequence[Record], **where: Any) -> tuple[Record, Record] | None:
+        """The records of go-mHC and of mHC-lite, if both are there."""
+        go, lite = (select(records, method=method, **where) for method in METHODS)
+        return (go[0], lite[0]) if len(go) == len(lite) == 1 else None
 
     def _sooner(self, records: Sequence[Record], noise: float) -> float | None:
         """Epochs mHC-lite takes to within 5 % of its last loss over those that go-mHC takes to the same loss."""
-        pair = [select(records, noise=noise, method=method) for method in ("go-square-s2", "mhc-lite")]
-        if not all(len(found) == 1 for found in pair):
+        pair = self._pair(records, noise=noise)
+        if pair is None:
             return None
-        go, lite = (found[0].metrics for found in pair)
+        go, lite = (record.metrics for record in pair)
         there = [epoch for epoch, loss in zip(go["epochs"], go["loss"], strict=True) if loss <= 1.05 * lite["final"]]
         return lite["converged"] / max(1, there[0]) if there else 0.0
 
     def _ahead(self, records: Sequence[Record], noise: float) -> float | None:
-        """Share of the kept epochs after the first at which go-mHC's loss is no more than 1 % above the other's."""
-        curves = [select(records, noise=noise, method=method) for method in ("go-square-s2", "mhc-lite")]
-        if not all(len(curve) == 1 for curve in curves):
+        """Share of the kept epochs at which go-mHC's loss is no more than 1 % above the other's."""
+        pair = self._pair(records, noise=noise)
+        if pair is None:
             return None
-        go, lite = (np.array(curve[0].metrics["loss"], dtype=float) for curve in curves)
+        go, lite = (np.array(record.metrics["loss"], dtype=float) for record in pair)
         return float((go <= 1.01 * lite).mean())
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
@@ -123,10 +129,9 @@ class Fig7(Experiment):
         colors = ("#0077BB", "#009988", "#EE7733", "#CC3311")
         for axes, optimizer in zip(panels, self.NAMES, strict=True):
             for color, noise in zip(colors, noises, strict=False):
-                where: Sizes = {"optimizer": optimizer, "noise": noise}
-                pair = [select(records, method=method, **where) for method in ("go-square-s2", "mhc-lite")]
-                if all(pair):
-                    go, lite = (found[0].metrics["loss"] for found in pair)
+                pair = self._pair(records, optimizer=optimizer, noise=noise)
+                if pair is not None:
+                    go, lite = (record.metrics["loss"] for record in pair)
                     axes.loglog(go, lite, color=color, label=f"ε = {noise:g}")
                     axes.plot(go[-1], lite[-1], "o", color=color, markersize=5)
             low, high = axes.get_xlim()

@@ -1,4 +1,4 @@
-"""How do epochs and final loss grow with the number of streams? (fig. 8)"""
+"""Epochs to converge and final loss over the number of streams (fig. 8)."""
 
 from __future__ import annotations
 
@@ -78,29 +78,29 @@ class Fig8(Experiment):
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         coded, records = select(records, inputs="count"), select(records, inputs="mask")
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         go = _by_streams(records, "go-square-s2", "converged")
         if len(go) >= 4:
             text = ", ".join(f"d = {d}: {epochs:g}" for d, epochs in go.items())
-            found["fig8-epochs"] = Finding(_rank_correlation(list(go), list(go.values())), text)
+            findings["fig8-epochs"] = Finding(_rank_correlation(list(go), list(go.values())), text)
         finals = {
             (method, d): final / FLOOR
             for method in ("go-square-s2", "mhc-lite") for d, final in _by_streams(records, method, "final").items()
         }  # fmt: skip
         if finals:
             (method, d), worst = max(finals.items(), key=lambda item: item[1])
-            found["fig8-floor"] = Finding(worst, f"at most {worst:.3f} times the floor ({method}, d = {d})")
+            findings["fig8-floor"] = Finding(worst, f"at most {worst:.3f} times the floor ({method}, d = {d})")
         lowest = _by_streams(records, "go-square-s2", "lowest")
         if lowest:
             d = max(lowest)
             text = f"at d = {d} a matrix with unit sums can reach {lowest[d] / FLOOR:.3f} of ε²/3 on the 100 samples"
-            found["noise-floor-samples"] = Finding(lowest[d] / FLOOR, text)
+            findings["noise-floor-samples"] = Finding(lowest[d] / FLOOR, text)
         for claim, kind in (("fig8-kromhc", records), ("fig8-kromhc-coded", coded)):
             krom = {d: final / FLOOR for d, final in _by_streams(kind, "kromhc", "final").items()}
             if len(krom) >= 3:
                 last, worst = krom[max(krom)], max(krom.values())
                 text = ", ".join(f"d = {d}: {value:.3g}" for d, value in krom.items())
-                found[claim] = Finding(last if last == worst else 0, f"final loss over the floor: {text}")
+                findings[claim] = Finding(last if last == worst else 0, f"final loss over the floor: {text}")
         pair = [
             [metric(records, name, method=method, num_streams=32) for name in ("final", "converged")]
             for method in ("go-square-s2", "kromhc")
@@ -109,8 +109,8 @@ class Fig8(Experiment):
             (go_loss, go_epochs), (krom_loss, krom_epochs) = pair
             both = go_loss < krom_loss and go_epochs > krom_epochs  # type: ignore[operator]
             text = f"go {go_loss:.4g} after {go_epochs:g} epochs, KromHC {krom_loss:.4g} after {krom_epochs:g}"
-            found["fig8-d32"] = Finding(float(both), text)
-        return found
+            findings["fig8-d32"] = Finding(float(both), text)
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Both panels, with inputs as written and as coded."""

@@ -1,4 +1,4 @@
-"""How much does a chain of mixing matrices amplify? (sec. 3.3, app. B.4)
+"""How much chains of mixing matrices amplify (sec. 3.3, app. B.4).
 
 d = num_streams
 """

@@ -1,4 +1,4 @@
-"""Are gradients what the paper derives, and do they stay of one size? (app. B.7, B.8)
+"""Gradients of the map, and their size behind many layers (app. B.7, B.8).
 
 d = num_streams, s = expressivity, n = d s
 """

@@ -1,4 +1,4 @@
-"""How near do the learned matrices come to their targets, and by which way? KL divergence and angles (app. F.1, F.2)"""
+"""KL divergence and angles between learned matrices and their targets (app. F.1, F.2)."""
 
 from __future__ import annotations
 

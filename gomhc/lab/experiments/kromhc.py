@@ -1,4 +1,4 @@
-"""What can Kronecker products not do? Their error over d and factor size, their spectra, and averages of them.
+"""The limits of Kronecker products: error over d and factor size, spectra, and averages of them.
 
 The sections on Kronecker products, app. B.3 and H.2, and the counterexample to the proposition of app. B.3.
 """
@@ -132,14 +132,14 @@ class KromHC(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for record in select(records, "SpectrumRun"):
             value = record.metrics["largest_imaginary_part"]
-            found["kron-real"] = Finding(value, f"largest imaginary part {value:.1g}")
+            findings["kron-real"] = Finding(value, f"largest imaginary part {value:.1g}")
             value = record.metrics["outside"]
-            found["kron-proposition"] = Finding(value, f"the eigenvalue -e^(2πi/3) lies {value:.3f} outside")
+            findings["kron-proposition"] = Finding(value, f"the eigenvalue -e^(2πi/3) lies {value:.3f} outside")
             value = record.metrics["distance_to_cycle"]
-            found["kron-cycle"] = Finding(value, f"the nearest product is {value:.3f} away (Frobenius)")
+            findings["kron-cycle"] = Finding(value, f"the nearest product is {value:.3f} away (Frobenius)")
         for claim, inputs in (("kron-linear", "mask"), ("kron-linear-coded", "count")):
             excess = {
                 d: value for d in SIZES[2] if (value := _excess(records, product_of(2, d), d, inputs)) is not None
@@ -147,15 +147,15 @@ class KromHC(Experiment):
             if len(excess) >= 3:
                 exponent = float(np.polyfit(np.log(list(excess)), np.log(list(excess.values())), 1)[0])
                 text = ", ".join(f"d = {d}: {value:.3g}" for d, value in excess.items())
-                found[claim] = Finding(exponent, f"exponent {exponent:.2f}; excess {text}")
+                findings[claim] = Finding(exponent, f"exponent {exponent:.2f}; excess {text}")
         two, four = (_excess(records, product_of(factor, 16), 16, "mask") for factor in (2, 4))
         if two and four:
-            found["kron-factor"] = Finding(
+            findings["kron-factor"] = Finding(
                 two / four, f"excess {two:.3g} with factors of 2, {four:.3g} with factors of 4"
             )
         if finding := self._averaged(records):
-            found["kron-average"] = finding
-        return found
+            findings["kron-average"] = finding
+        return findings
 
     def _averaged(self, records: Sequence[Record]) -> Finding | None:
         excess = {k: value for k in TERMS if (value := _excess(records, average_of(k), 4, "mask")) is not None}

@@ -1,4 +1,4 @@
-"""Is the tenfold speed-up an effect of the learning rate, of the start, or of Adam's epsilon? (not in the paper)
+"""The speed-up of go-mHC with each method at its best learning rate (not in the paper).
 
 Each method is trained at seven rates; what counts is the first epoch within 5 % of the least loss on the samples.
 """
@@ -57,7 +57,7 @@ class LearningRate(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for claim, start in (("rate-effect", None), ("rate-effect-start", "near-identity")):
             best = {
                 method: min(reached, default=None)
@@ -65,8 +65,8 @@ class LearningRate(Experiment):
                 if (reached := _reached(select(records, method=method, start=start, epsilon=1e-6))) is not None
             }
             if {"go-square-s2", "mhc-lite"} <= best.keys() and (best["go-square-s2"] or best["mhc-lite"]):
-                found[claim] = compare(best, records[0].configuration["num_epochs"])
-        return found
+                findings[claim] = compare(best, records[0].configuration["num_epochs"])
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Curves over rates, and what Adam's epsilon does."""

@@ -1,4 +1,4 @@
-"""Do language models with these connections train alike? (sec. 5.2, fig. 9, app. G.2)
+"""Loss and gradient norms of language models with each mixing (sec. 5.2, fig. 9, app. G.2).
 
 d = num_streams
 """

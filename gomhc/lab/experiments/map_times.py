@@ -1,4 +1,4 @@
-"""What does a matrix cost in time, forward and backward, by each method? (beyond the paper, which counts FLOPs)"""
+"""Wall-clock time of the maps, forward and backward (the paper counts FLOPs)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class MapTimes(Run):
 
     def execute(self) -> dict[str, Any]:
         benchmark = Projection(threads=torch.get_num_threads(), rounds=self.rounds, num_matrices=self.num_matrices)
-        found = timing.timings(list(timing.turns(benchmark.contenders(), self.rounds)), benchmark.references)
+        timings = timing.timings(list(timing.turns(benchmark.contenders(), self.rounds)), benchmark.references)
         rows = [
-            {"method": row.method, **row.sizes, "milliseconds": row.milliseconds, "spread": row.spread} for row in found
+            {"method": row.method, **row.sizes, "milliseconds": row.milliseconds, "spread": row.spread}
+            for row in timings
         ]
         return {"rows": rows, "threads": torch.get_num_threads()}
 

@@ -1,4 +1,4 @@
-"""How large are the language models? (app. G.1, G.4)
+"""Sizes of the language models (app. G.1, G.4).
 
 d = num_streams, s = expressivity, C = 384 channels
 """
@@ -97,7 +97,9 @@ class Parameters(Experiment):
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         plain = only(records, method="").metrics
         overheads = self.overheads(records)
-        gained = {key: found["square"] + CONNECTIONS * key[1] * CHANNELS / 1e6 for key, found in overheads.items()}
+        gained = {
+            key: overhead["square"] + CONNECTIONS * key[1] * CHANNELS / 1e6 for key, overhead in overheads.items()
+        }
         apart = max(abs(gained[key] - printed) for key, printed in PRINTED.items())
         by_table = {(name, d): CONNECTIONS * table_1(name, d, CHANNELS) / 1e6 for name, d in PRINTED}
         relative = {key: abs(by_table[key] - printed) / printed for key, printed in PRINTED.items()}

@@ -1,4 +1,4 @@
-"""What does noise on the target matrix itself do to the loss that can be reached, and to the speed? (app. B.2)"""
+"""The effect of noise on the target matrix on the loss and on the speed (app. B.2)."""
 
 from __future__ import annotations
 
@@ -95,16 +95,16 @@ class ProjectorNoise(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         floors = sorted(select(records, "FloorRun"), key=lambda record: record.configuration["num_streams"])
         if len(floors) >= 2:
             worst = max(abs(record.metrics["loss"] / record.metrics["formula"] - 1) for record in floors)
-            found["projector-floor"] = Finding(worst, f"off by {worst:.2%} at most, σv² = E v²")
+            findings["projector-floor"] = Finding(worst, f"off by {worst:.2%} at most, σv² = E v²")
             low, high = floors[0], floors[-1]
             added = [record.metrics["loss"] - record.configuration["noise"] ** 2 / 3 for record in (low, high)]
             span = math.log(high.configuration["num_streams"] / low.configuration["num_streams"])
             exponent = math.log(added[1] / added[0]) / span
-            found["projector-linear"] = Finding(exponent, f"exponent {exponent:.3f}")
+            findings["projector-linear"] = Finding(exponent, f"exponent {exponent:.3f}")
         trained = select(records, "ToyRun")
         pairs = {
             level: ratio(trained, "converged", "mhc-lite", "go-square-s2", projector_noise=level) for level in LEVELS
@@ -112,13 +112,13 @@ class ProjectorNoise(Experiment):
         ratios = {level: value for level, value in pairs.items() if value is not None}
         if ratios:
             text = ", ".join(f"{value:.1f} (σp = {level:g})" for level, value in ratios.items())
-            found["projector-same"] = Finding(min(ratios.values()), text)
+            findings["projector-same"] = Finding(min(ratios.values()), text)
         for record in select(trained, method="go-square-s2", projector_noise=0.1):
             formula = 4 * 0.1**2 / 3 + 0.1**2 / 3
             value = record.metrics["final"] / formula
             text = f"trained to {record.metrics['final']:.4g}, where the formula says {formula:.4g} (d = 4, σp = 0.1)"
-            found["projector-fixed"] = Finding(value, text)
-        return found
+            findings["projector-fixed"] = Finding(value, text)
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A panel for each noise, and the floor where noise is drawn anew for each sample."""

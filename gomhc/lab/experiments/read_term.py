@@ -1,4 +1,4 @@
-"""Does reading one stream from the mixture change who learns best? (app. C)"""
+"""Training on one stream that is read from the mixture (app. C)."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class ReadTerm(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found = {
+        metrics = {
             (kind, method): only(records, method=method, objective=kind).metrics
             for kind in KINDS for method in METHODS if select(records, method=method, objective=kind)
         }  # fmt: skip
-        if len(found) < len(KINDS) * len(METHODS):
+        if len(metrics) < len(KINDS) * len(METHODS):
             return {}
         ordered = all(
-            found[kind, "go-square-s2"]["converged"] == min(found[kind, method]["converged"] for method in METHODS)
-            and found[kind, "kromhc"]["final"] == max(found[kind, method]["final"] for method in METHODS)
+            metrics[kind, "go-square-s2"]["converged"] == min(metrics[kind, method]["converged"] for method in METHODS)
+            and metrics[kind, "kromhc"]["final"] == max(metrics[kind, method]["final"] for method in METHODS)
             for kind in KINDS
         )
-        finals = {key: metrics["final"] for key, metrics in found.items()}
+        finals = {key: of_run["final"] for key, of_run in metrics.items()}
         ratios = {method: finals["read-learned", method] / finals["read-fixed", method] for method in METHODS}
         text = "; ".join(f"{kind} {method}: {final:.3g}" for (kind, method), final in finals.items())
         lower = ", ".join(f"{method} {value:.2f}" for method, value in ratios.items())

@@ -1,4 +1,4 @@
-"""Do other maps onto rotations learn faster than the Cayley transform? (an open question of the paper's discussion)"""
+"""Training with other maps onto rotations than the Cayley transform (an open question of the discussion)."""
 
 from __future__ import annotations
 

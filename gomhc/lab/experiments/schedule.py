@@ -1,4 +1,4 @@
-"""How are many runs done, each once? Independently of each other, in processes, each kept as soon as it is done.
+"""Runs in processes: each is done once, independently of the others, and kept as soon as it is done.
 
 A worker writes its own record, so that whoever is stopped, in whatever way, loses no more than the runs in hand.
 """
@@ -99,12 +99,12 @@ def plan(tasks: Sequence[ScheduledRun], store: Store) -> Plan:
 
 def complete(experiments: Sequence[Experiment], scale: Scale, store: Store) -> dict[str, list[Record]]:
     """Name -> records of each experiment all of whose runs at this scale have been done."""
-    found = {}
+    finished = {}
     for experiment in experiments:
         planned = plan(tasks_of([experiment], scale), store)
         if planned.kept and not planned.to_do:
-            found[experiment.name] = list(planned.kept.values())
-    return found
+            finished[experiment.name] = list(planned.kept.values())
+    return finished
 
 
 def perform(to_do: Sequence[ScheduledRun], store: Store, jobs: int) -> Iterator[Done]:

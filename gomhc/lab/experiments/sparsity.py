@@ -1,4 +1,4 @@
-"""Do sparse inputs change who learns fastest? (app. A.2, with inputs that are sparse)
+"""Training with sparse inputs (app. A.2).
 
 The published code multiplies dense inputs by the number of entries that a mask keeps, which makes none of them zero.
 """
@@ -54,7 +54,7 @@ class Sparsity(Experiment):
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         coded, records = select(records, inputs="count"), select(records, inputs="mask")
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         sparse_records = select(records, sparsity=0.9)
         speed = {
             d: value
@@ -65,13 +65,15 @@ class Sparsity(Experiment):
             text = ", ".join(f"{value:.1f} (d = {d})" for d, value in speed.items())
             also = ratio(coded, "converged", "mhc-lite", "go-square-s2")
             text += f"; as coded in the paper {also:.1f} (d = 4)" if also else ""
-            found["sparsity-trend"] = Finding(min(speed.values()), text)
+            findings["sparsity-trend"] = Finding(min(speed.values()), text)
         dense, sparse = (
             metric(records, "converged", method="go-square-s2", num_streams=4, sparsity=s) for s in (0.0, 0.9)
         )
         if dense and sparse is not None:
-            found["sparsity-rescales"] = Finding(sparse / dense, f"{dense:g} epochs dense, {sparse:g} at sparsity 0.9")
-        return found
+            findings["sparsity-rescales"] = Finding(
+                sparse / dense, f"{dense:g} epochs dense, {sparse:g} at sparsity 0.9"
+            )
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A panel for each d and sparsity, and the published form beside the true one."""

@@ -1,7 +1,8 @@
-"""How much of the Karpelevič region do matrices of each method reach? (figs. 3, 4, app. A.5.1)"""
+"""How much of the Karpelevič region matrices of each method reach (figs. 3, 4, app. A.5.1)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +57,9 @@ class ReachRun(Run):
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)
         parametrization = as_mixing(self.method, self.num_streams)
-        found = [self._chunk(parametrization, generator) for _ in range(-(-self.num_targets // CHUNK))]
-        return summary(np.concatenate(found)[: self.num_targets], self.num_streams)
+        num_chunks = math.ceil(self.num_targets / CHUNK)
+        eigenvalues = np.concatenate([self._chunk(parametrization, generator) for _ in range(num_chunks)])
+        return summary(eigenvalues[: self.num_targets], self.num_streams)
 
     def _chunk(self, parametrization: Parametrization, generator: torch.Generator) -> np.ndarray:
         size = min(CHUNK, self.num_targets)
@@ -144,35 +146,37 @@ class Spectra(Experiment):
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         reach = {(r.configuration["method"], r.configuration["num_streams"]): r.metrics for r in records}
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         if one := reach.get(("go-s1", 3)):
             share, bins = one["outside_hypocycloid"], one["real_bins_hit"]
-            found["fig3-hypocycloid"] = Finding(share, f"{share:.2%} of complex eigenvalues outside by more than 0.01")
-            found["fig3-real"] = Finding(bins, f"{bins:.0%} of 50 bins")
+            findings["fig3-hypocycloid"] = Finding(
+                share, f"{share:.2%} of complex eigenvalues outside by more than 0.01"
+            )
+            findings["fig3-real"] = Finding(bins, f"{bins:.0%} of 50 bins")
             if two := reach.get(("go-s2", 3)):
                 gaps = (1 - one["share"], 1 - two["share"])
                 text = f"covered {one['share']:.1%} (s = 1), {two['share']:.1%} (s = 2)"
-                found["fig3-gap"] = Finding(gaps[0] / max(gaps[1], 1e-9), text)
+                findings["fig3-gap"] = Finding(gaps[0] / max(gaps[1], 1e-9), text)
         if sinkhorn := reach.get(("mhc", 4)):
             value = sinkhorn["outside_distance"]
             text = f"{sinkhorn['outside_share']:.2%} of eigenvalues outside of the polygons, by up to {value:.3f}; "
             text += (
                 f"{sinkhorn['outside_karpelevic']:.2%} outside of the Karpelevič region, for columns still sum to one"
             )
-            found["fig4-sinkhorn"] = Finding(value, text)
+            findings["fig4-sinkhorn"] = Finding(value, text)
         if lite := reach.get(("mhc-lite", 4)):
             inside = lite["outside_share"] == 0
             text = f"{lite['share']:.1%} of the region, {lite['outside_share']:.2%} of eigenvalues outside"
-            found["fig4-lite"] = Finding(lite["share"] if inside else 0.0, text)
+            findings["fig4-lite"] = Finding(lite["share"] if inside else 0.0, text)
         if krom := reach.get(("kromhc", 4)):
             value = krom["largest_imaginary_part"]
-            found["fig4-kromhc"] = Finding(value, f"largest imaginary part {value:.1g}")
+            findings["fig4-kromhc"] = Finding(value, f"largest imaginary part {value:.1g}")
         if one := reach.get(("go-s1", 4)):
-            found["fig4-s1"] = Finding(one["share"], f"{one['share']:.1%} of the region")
+            findings["fig4-s1"] = Finding(one["share"], f"{one['share']:.1%} of the region")
             if two := reach.get(("go-s2", 4)):
                 text = f"{two['share']:.1%} against {one['share']:.1%}"
-                found["fig4-s2"] = Finding(two["share"] - one["share"], text)
-        return found
+                findings["fig4-s2"] = Finding(two["share"] - one["share"], text)
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A panel for each method, for each d."""

@@ -200,12 +200,12 @@ def train(mixing: Parametrization, task: MixingTask, problem: Problem, start: Te
     for epoch in range(task.num_epochs + 1):
         matrices = mixing.matrix(logits)
         with torch.no_grad():
-            found = _evaluate(task, problem, matrices.detach(), read, generator)
-        yield Epoch(found.losses, matrices.detach())
+            evaluated = _evaluate(task, problem, matrices.detach(), read, generator)
+        yield Epoch(evaluated.losses, matrices.detach())
         if epoch == task.num_epochs or not matrices.requires_grad:
             continue
-        (slope,) = torch.autograd.grad(matrices, logits, found.matrices / task.num_targets)
-        step(slope, found.read / task.num_targets)
+        (slope,) = torch.autograd.grad(matrices, logits, evaluated.matrices / task.num_targets)
+        step(slope, evaluated.read / task.num_targets)
 
 
 class _Evaluated(NamedTuple):

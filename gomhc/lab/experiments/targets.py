@@ -1,4 +1,4 @@
-"""Does it matter how target matrices are drawn? (app. A.4)"""
+"""Training towards targets of six distributions (app. A.4)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Targets(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for claim, name, over in (("targets-faster", "converged", "mhc-lite"), ("targets-lower", "final", "kromhc")):
             pairs = {
                 shown: ratio(records, name, over, "go-square-s2", targets=sampler, target_expressivity=size)
@@ -63,8 +63,8 @@ class Targets(Experiment):
             ratios = {shown: value for shown, value in pairs.items() if value is not None}
             if len(ratios) == len(DISTRIBUTIONS):
                 text = "; ".join(f"{shown}: {value:.2g}" for shown, value in ratios.items())
-                found[claim] = Finding(min(ratios.values()), text)
-        return found
+                findings[claim] = Finding(min(ratios.values()), text)
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """A panel for each distribution."""

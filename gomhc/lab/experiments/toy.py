@@ -1,4 +1,4 @@
-"""How does one method do on one task? The run that all experiments on convergence share.
+"""The run that all experiments on convergence share: one method learns one task.
 
 It records the loss, averaged over targets, at epochs that lie evenly on a logarithmic axis.
 """
@@ -121,8 +121,8 @@ def first_below(curve: np.ndarray, level: float) -> int | None:
 
 def metric(records: Iterable[Record], name: str, **configuration: Any) -> float | None:
     """A metric of the one record with this configuration; None where there is none, or it is not finite."""
-    found = select(records, **configuration)
-    return found[0].metrics.get(name) if len(found) == 1 else None
+    matching = select(records, **configuration)
+    return matching[0].metrics.get(name) if len(matching) == 1 else None
 
 
 def ratio(records: Iterable[Record], name: str, over: str, under: str, **configuration: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Is go-mHC faster by the clock as well? Seconds instead of epochs (not in the paper). Each run has the machine."""
+"""Training curves over seconds instead of epochs (not in the paper); each run has the machine to itself."""
 
 from __future__ import annotations
 

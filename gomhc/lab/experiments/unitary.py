@@ -1,4 +1,4 @@
-"""Would unitary matrices do better than orthogonal ones? (app. E)"""
+"""Unitary instead of orthogonal matrices (app. E)."""
 
 from __future__ import annotations
 
@@ -53,17 +53,19 @@ class Unitary(Experiment):
         ]  # fmt: skip
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         losses = self._ratios(records, "final")
         if losses:
             worst = max(max(value, 1 / value) for value in losses.values())
-            found["unitary-loss"] = Finding(worst, "unitary over orthogonal: " + _listed(losses))
+            findings["unitary-loss"] = Finding(worst, "unitary over orthogonal: " + _listed(losses))
         epochs = self._ratios(records, "converged")
         for claim, kind, pick in (("unitary-boundary", "boundary", min), ("unitary-interior", "random", max)):
             of_kind = {name: value for name, value in epochs.items() if name.startswith(kind)}
             if of_kind:
-                found[claim] = Finding(pick(of_kind.values()), "epochs, unitary over orthogonal: " + _listed(of_kind))
-        return found
+                findings[claim] = Finding(
+                    pick(of_kind.values()), "epochs, unitary over orthogonal: " + _listed(of_kind)
+                )
+        return findings
 
     def _ratios(self, records: Sequence[Record], name: str) -> dict[str, float]:
         values = {

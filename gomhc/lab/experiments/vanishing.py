@@ -1,4 +1,4 @@
-"""Where do gradients vanish, and why? mHC-lite's gate and crosstalk (app. B.10), and the corners of the polytope."""
+"""Where gradients vanish: mHC-lite's gate and crosstalk (app. B.10), and the corners of the polytope."""
 
 from __future__ import annotations
 
@@ -114,27 +114,27 @@ class Vanishing(Experiment):
         return [*(GateRun(num_streams=n) for n in (2, 3, 4, 5, 6)), *(CornerRun(method=method) for method in methods)]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         gates = {record.configuration["num_streams"]: record.metrics for record in select(records, "GateRun")}
         if gates:
             worst = max(gate["formula_error"] for gate in gates.values())
-            found["gated"] = Finding(worst, f"differs by {worst:.1g}, n = {min(gates)}…{max(gates)}")
+            findings["gated"] = Finding(worst, f"differs by {worst:.1g}, n = {min(gates)}…{max(gates)}")
             times = [gate["gate_times_factorial"] for gate in gates.values()]
             smallest = gates[max(gates)]["gradient_at_uniform"]
-            found["gate-start"] = Finding(
+            findings["gate-start"] = Finding(
                 max(times) / min(times), f"gate times n! is {times[0]:.4f}; gradient {smallest:.1g}"
             )
             off = {n: abs(gate["crosstalk"] - 1) for n, gate in gates.items() if n >= 4}
             if off:
                 text = ", ".join(f"n = {n}: {gates[n]['crosstalk']:.3f}" for n in off)
-                found["crosstalk"] = Finding(max(off.values()), text)
+                findings["crosstalk"] = Finding(max(off.values()), text)
         corners = {record.configuration["method"]: record.metrics for record in select(records, "CornerRun")}
         if {"go-s2", "mhc-lite"} <= corners.keys():
             slopes = {method: _slope(corner) for method, corner in corners.items()}
             text = ", ".join(f"{method} leak^{slope:.2f}" for method, slope in slopes.items())
-            found["corner-jacobian"] = Finding(slopes["go-s2"], f"norm of the Jacobian near the identity: {text}")
-            found["corner-advantage"] = Finding(slopes["mhc-lite"] - slopes["go-s2"], text)
-        return found
+            findings["corner-jacobian"] = Finding(slopes["go-s2"], f"norm of the Jacobian near the identity: {text}")
+            findings["corner-advantage"] = Finding(slopes["mhc-lite"] - slopes["go-s2"], text)
+        return findings
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Jacobians over the distance from a corner, and the gate."""

@@ -1,1 +1,1 @@
-"""How are results shown? They come from rows that an experiment measured, and nothing is measured here."""
+"""Pages: the report of a reproduction, an inspection and a judgement. Nothing is measured here."""

@@ -1,1 +1,1 @@
-"""What was measured, and what does it say of the paper? Records and claims; nothing here knows torch."""
+"""Records of what was measured, and claims of the paper that they decide; nothing here needs torch."""

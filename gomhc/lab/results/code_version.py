@@ -51,27 +51,27 @@ def forget() -> None:
 
 def sources(module: str) -> frozenset[str]:
     """The modules of gomhc whose code counts in the version of this one."""
-    found: set[str] = set()
+    counted: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name not in found and not name.startswith(NOT_NUMERICAL):
-            found.add(name)
+        if name not in counted and not name.startswith(NOT_NUMERICAL):
+            counted.add(name)
             waiting.extend(_imports(name))
-    return frozenset(found)
+    return frozenset(counted)
 
 
 def _imports(module: str) -> set[str]:
     """What this module imports of gomhc; a name that is no module is found in the package that it is imported from."""
-    found: set[str] = set()
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(_file(module).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             modules = {name for name in names if _exists(name)}
-            found |= modules | ({node.module} if modules != names else set())
-    return {name for name in found if _is_own(name)}
+            imported |= modules | ({node.module} if modules != names else set())
+    return {name for name in imported if _is_own(name)}
 
 
 @cache

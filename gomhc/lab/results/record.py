@@ -1,4 +1,4 @@
-"""What was measured, by which code, where and how long? One record a run, one JSON file a record.
+"""Records: what was measured, by which code, where and for how long; one JSON file each.
 
 A record is keyed by its configuration and by the code that its numbers depend on (see
 `gomhc.lab.results.code_version`), so that it is found again as long as neither has changed.
@@ -68,10 +68,10 @@ def select(records: Iterable[Record], run: str | None = None, **configuration: A
 
 def only(records: Iterable[Record], run: str | None = None, **configuration: Any) -> Record:
     """The one record of which `select` is true; a LookupError where there are none or several."""
-    found = select(records, run, **configuration)
-    if len(found) != 1:
-        raise LookupError(f"expected one record of {run or 'any run'} with {configuration}, found {len(found)}")
-    return found[0]
+    matching = select(records, run, **configuration)
+    if len(matching) != 1:
+        raise LookupError(f"expected one record of {run or 'any run'} with {configuration}, got {len(matching)}")
+    return matching[0]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import pytest
 from browser import assert_sound, needs_chromium, open_page
 from judgements import judgement
 
+from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment
-from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.judge.score_tables import all_tables
 from gomhc.lab.lock import lock

@@ -19,10 +19,10 @@ from gomhc.birkhoff.rotations import ROTATIONS
 from gomhc.lab.exhibits.exhibit import Plot
 from gomhc.lab.exhibits.style import RC
 from gomhc.lab.experiments import learning_rate
+from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Run
 from gomhc.lab.experiments.fig2 import pair_excess
 from gomhc.lab.experiments.kromhc import average_of, distance_outside, product_of
-from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.experiments.spectra import outside_hypocycloid
 from gomhc.lab.experiments.three_cycle import NUM_CELLS, covered_share, grid_counts, project
 from gomhc.lab.experiments.toy import ToyRun, describe, first_below, log_spaced, published_start

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from gomhc.lab.experiments import schedule
+from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Run
-from gomhc.lab.experiments.registry import all_experiments
 from gomhc.lab.files import Damaged, seal, unseal
 from gomhc.lab.results import code_version
 from gomhc.lab.results.record import Store, only, select
