@@ -1,11 +1,14 @@
-"""Installing works with and without a C++ compiler."""
+"""Installing works with and without a C++ compiler, and brings torch and numpy alone."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,43 @@ def test_without_a_compiler_installing_succeeds_and_torch_takes_over(source, tmp
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_with_a_compiler_the_library_is_part_of_the_package(source, tmp_path):
     assert install(source, tmp_path / "target").startswith("native")
+
+
+FIRST_EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[:3]
+RUN_EXAMPLES = "import json, sys; [exec(example, {}) for example in json.loads(sys.argv[1])]"
+
+
+def needed_by(*names: str) -> set[str]:
+    """The installed distributions that these require, themselves included; without extras."""
+    needed: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop().lower().replace("_", "-")
+        if name in needed:
+            continue
+        needed.add(name)
+        try:
+            wanted = [text for text in requires(name) or () if "extra ==" not in text]
+        except PackageNotFoundError:  # on another platform it would be needed
+            continue
+        waiting += [re.match(r"[\w.-]+", text)[0] for text in wanted]
+    return needed
+
+
+def test_first_three_examples_of_the_readme_need_torch_and_numpy_alone():
+    allowed = needed_by("torch", "numpy", "gomhc")
+    modules = packages_distributions().items()
+    others = [name for name, owners in modules if not {owner.lower().replace("_", "-") for owner in owners} & allowed]
+    assert {"jaxtyping", "matplotlib", "rich", "safetensors", "scipy", "transformers"} <= set(others)
+    block = f"import sys; sys.modules.update(dict.fromkeys({others!r})); "
+    run("-c", block + RUN_EXAMPLES, json.dumps(FIRST_EXAMPLES))
+
+
+@pytest.mark.slow
+def test_a_fresh_environment_with_the_package_alone_runs_the_first_three_examples(source, tmp_path):
+    run("-m", "venv", str(tmp_path / "venv"))
+    python = tmp_path / "venv" / "bin" / "python"
+    options = ("--quiet", "--constraint", str(ROOT / "constraints.txt"))
+    for command in (("-m", "pip", "install", *options, str(source)), ("-c", RUN_EXAMPLES, json.dumps(FIRST_EXAMPLES))):
+        done = subprocess.run([python, *command], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-2000:]

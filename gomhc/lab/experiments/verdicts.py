@@ -50,8 +50,9 @@ def judge(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Reco
 def _judge(experiment: Experiment, records: Sequence[Record]) -> list[Judged]:
     findings = experiment.findings(records) if records else {}
     full_size = all(record.full_size for record in records)
-    return [
-        Judged(experiment.name, claim, finding, claim.verdict(finding, full_size))
-        for claim in experiment.claims
-        for finding in [findings.get(claim.id)]
-    ]
+
+    def judged(claim: Claim) -> Judged:
+        finding = findings.get(claim.id)
+        return Judged(experiment.name, claim, finding, claim.verdict(finding, full_size))
+
+    return [judged(claim) for claim in experiment.claims]

@@ -45,7 +45,8 @@ def report(
     lead = [
         "Each quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
         "Hyper-Connections via Generalized Orthostochastic Matrices”, measured by this repository and judged by a rule "
-        "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them.",
+        "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them. "
+        "go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
         f"Scale {scale}. Of {len(judged)} claims: {summary}.",
         "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the paper "
         "used. At reduced scale “does not hold” can mean that the sizes were too small: the last column gives them.",
