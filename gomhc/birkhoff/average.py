@@ -1,4 +1,4 @@
-"""Which matrix do the logits of several matrices, and their weights, mean together? (app. H)
+"""Averages of several matrices of one parametrization, with learned weights (app. H).
 
 d = num_streams, s = number of terms
 """
@@ -25,6 +25,22 @@ class Average(Parametrization):
         w = softmax(b),    B = sum_i w_i B_i(z_i)
 
     Logits: those of each term in turn, then the s weights.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        num_terms: how many matrices are averaged (s).
+        term: what each of them is, a value or text; by default :class:`gomhc.Orthostochastic` with expressivity 1.
+
+    Shape:
+        - logits: (*batch, p) with p = s (logits of a term + 1)
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.Average(num_streams=4, num_terms=3, term="kronecker")
+        >>> mixing(torch.randn(10, mixing.num_logits)).shape
+        torch.Size([10, 4, 4])
     """
 
     key: ClassVar[str] = "average"

@@ -1,4 +1,4 @@
-"""Which logits give the matrix closest to this one, when the map has no inverse in closed form?
+"""Search for the logits whose matrix is closest to a given one, for maps without an inverse in closed form.
 
     minimise ||B(z) - M||_F^2 over z:    z <- z - J^T (J J^T + t I)^{-1} vec(B(z) - M)
 
@@ -38,7 +38,7 @@ def closest_logits(
 
 
 def random_starts(num_logits: int, target: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch starts p"]:
-    """Standard normal ones, the same for each target and in every call."""
+    """Standard normal starts, the same for each target and in every call."""
     generator = torch.Generator("cpu").manual_seed(0)
     starts = torch.randn(NUM_STARTS, num_logits, generator=generator, dtype=target.dtype, device="cpu")
     return starts.to(target.device).expand(len(target), -1, -1)
@@ -72,6 +72,6 @@ def _levenberg_marquardt(matrix_of: MatrixMap, logits: Tensor, target: Tensor) -
         error = torch.where(better[:, None], trial_error, error)
         loss = torch.where(better, trial_loss, loss)
         damping = torch.where(better, damping / 5, damping * 3)
-        if damping.min() > DAMPING_AT_REST:  # nobody has found a better point for a long while
+        if damping.min() > DAMPING_AT_REST:  # no search has improved for a long while
             break
     return logits, loss

@@ -14,7 +14,22 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(Parametrization):
-    """B = I, whatever the logits, of which there are none; its initial leak is zero."""
+    """The identity, B = I: streams are not mixed. It has no logits, and leaks nothing.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first, which is ignored here.
+
+    Shape:
+        - logits: (*batch, p) with p = 0
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Identity(num_streams=2)(torch.empty(0))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
 
     key: ClassVar[str] = "identity"
 

@@ -1,4 +1,4 @@
-r"""Where can eigenvalues of a stochastic matrix lie, and how much of that do these eigenvalues fill?
+r"""The region where eigenvalues of a stochastic matrix can lie, and how much of it given eigenvalues fill.
 
 The Karpelevič region of d is bounded by arcs between neighbouring roots of unity of order at most d. For neighbours
 a/b < a'/b' in the Farey sequence of order d the arc is (Ito 1997; q the smaller, r the larger of b and b')

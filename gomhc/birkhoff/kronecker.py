@@ -1,4 +1,4 @@
-"""KromHC: which matrix do the logits of several small matrices mean together?
+"""KromHC: the Kronecker product of several small matrices.
 
 d = num_streams, i_k = streams of the k-th factor, K = number of factors
 """
@@ -25,6 +25,21 @@ class Kronecker(Parametrization):
         B = U_1 (x) U_2 (x) ... (x) U_K,    i_1 i_2 ... i_K = d
 
     Each factor is any parametrization; a number stands for `Permutations` of so many streams, as in KromHC.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        factors: streams of each factor, or a parametrization each; by default the prime factors of num_streams.
+
+    Shape:
+        - logits: (*batch, p) with p = the sum of those of the factors
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.Kronecker(num_streams=6, factors=(3, gomhc.Orthostochastic(num_streams=2)))
+        >>> mixing(torch.randn(10, mixing.num_logits)).shape
+        torch.Size([10, 6, 6])
     """
 
     key: ClassVar[str] = "kronecker"

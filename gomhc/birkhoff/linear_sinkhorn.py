@@ -1,4 +1,4 @@
-"""Which matrix do d² weights mean when Sinkhorn's exponential is left out? (app. B.9, algorithm 1)
+"""The matrix that d² weights make when Sinkhorn's exponential is left out (app. B.9, algorithm 1).
 
 d = num_streams
 """
@@ -24,7 +24,21 @@ EPSILON = 1e-8
 class LinearSinkhorn(IteratedNormalization):
     r"""Sinkhorn-Knopp of absolute values (app. B.9).
 
-    M = |W|;    M_ij <- M_ij / (sum_k M_ik + e),  M_ij <- M_ij / (sum_k M_kj + e),  S times
+        M = |W|;    M_ij <- M_ij / (sum_k M_ik + e),  M_ij <- M_ij / (sum_k M_kj + e),  S times
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        num_iterations: how often rows and columns are normalised (S).
+
+    Shape:
+        - logits: (*batch, p) with p = d²
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.LinearSinkhorn(num_streams=4)(torch.randn(10, 16)).shape
+        torch.Size([10, 4, 4])
     """
 
     key: ClassVar[str] = "sinkhorn-linear"

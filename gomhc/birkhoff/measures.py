@@ -1,4 +1,4 @@
-"""What can be said of a matrix that mixes streams? Exactness, gain, spectrum and distances.
+"""Measures of a matrix that mixes streams: exactness, gain, spectrum and distances.
 
 Each takes matrices (*batch, d, d) and gives one number a matrix, unless it says otherwise. d = num_streams
 """

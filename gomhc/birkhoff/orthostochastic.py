@@ -1,4 +1,4 @@
-"""Go-mHC: which matrix do the free reals of a rotation mean? (the paper's method)
+"""Go-mHC, the paper's method: the matrix that the free reals of a rotation make.
 
 d = num_streams, s = expressivity, n = d * s, p = n (n - 1) / 2
 """
@@ -36,6 +36,24 @@ class Orthostochastic(Parametrization):
 
     Rows and columns of Q have unit norm, so B is doubly stochastic to rounding. At zero logits it is the identity, and
     there its Jacobian is zero, as at every permutation: start near it, not on it (`initial_logits`).
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        expressivity: size of a block (s); 1 is the orthostochastic boundary, larger values fill the polytope.
+        rotation: which map makes the rotation: ``"cayley"``, ``"exponential"``, ``"householder"`` or ``"givens"``.
+        layout: ``"triangle"``, or ``"square"`` for A = Z - Z^T with n² logits, as the paper's code has it.
+
+    Shape:
+        - logits: (*batch, p) with p = n (n - 1) / 2, n = d s
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> go = gomhc.Orthostochastic(num_streams=4, expressivity=2)
+        >>> matrix = go(torch.randn(10, go.num_logits))
+        >>> torch.allclose(matrix.sum(-1), torch.ones(10, 4), atol=1e-6)
+        True
     """
 
     key: ClassVar[str] = "go"
@@ -90,8 +108,8 @@ class Orthostochastic(Parametrization):
             return super().closest_logits(matrix)
         a = inverse_cayley(rotations_with_block_norms(matrix, self.expressivity, matrix.dtype))
         row, column = torch.triu_indices(self.size, self.size, offset=1, device=matrix.device)
-        found = (a / 2).flatten(-2) if self.layout == "square" else a[..., row, column]
-        starts = torch.cat((found, fitting.random_starts(self.num_logits, matrix)), dim=1)
+        inverted = (a / 2).flatten(-2) if self.layout == "square" else a[..., row, column]
+        starts = torch.cat((inverted, fitting.random_starts(self.num_logits, matrix)), dim=1)
         return fitting.closest_logits(self.matrix, starts, matrix)
 
 

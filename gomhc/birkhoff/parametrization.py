@@ -1,4 +1,4 @@
-"""Which matrix does this vector of free reals mean? The contract that every answer keeps.
+"""Base class for maps from free reals to matrices that mix streams.
 
 d = num_streams, p = num_logits, C = num_channels
 """
@@ -29,7 +29,13 @@ FIT_TOLERANCE = 1e-3
 
 
 class Promise(IntEnum):
-    """What a parametrization promises of its matrices, from weakest to strongest."""
+    """What a parametrization promises of its matrices, from weakest to strongest.
+
+    Example::
+
+        >>> gomhc.Sinkhorn(num_streams=4).promise < gomhc.Promise.EXACT
+        True
+    """
 
     NOTHING = 0
     APPROXIMATE = 1
@@ -39,7 +45,7 @@ class Promise(IntEnum):
 
 
 class Fit(NamedTuple):
-    """The logits found for a matrix, and how far their image stays from it (Frobenius norm)."""
+    """The logits that come closest to a matrix, and how far their image stays from it (Frobenius norm)."""
 
     logits: Float[Tensor, "*batch p"]
     distance: Float[Tensor, "*batch"]
@@ -47,11 +53,25 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Parametrization(ABC):
-    """A map from free reals to matrices that mix streams: logits (*batch, p) -> matrix (*batch, d, d).
+    """Base class for maps from free reals to matrices that mix streams.
 
-    It is a value: the configuration, the choice on the command line, the entry in a record and the callable at once.
-    It owns no learned state. A new method has a `key`, implements `num_logits` and `matrix`, says what it promises, and
-    registers itself with `gomhc.register`.
+    A parametrization is a value: the configuration, the choice on the command line, the entry in a record and the
+    callable at once. It owns no learned state. A new method has a `key`, implements `num_logits` and `matrix`, says
+    what it promises, and registers itself with :func:`gomhc.register`.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+
+    Shape:
+        - logits: (*batch, p), p = num_logits
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.PARAMETRIZATIONS["go"](num_streams=4)
+        >>> matrix = mixing(mixing.initial_logits())
+        >>> logits, distance = mixing.fit(matrix)
     """
 
     num_streams: int

@@ -1,4 +1,4 @@
-"""What are the d! vertices of the Birkhoff polytope?"""
+"""The d! permutation matrices, which are the vertices of the Birkhoff polytope. d = num_streams"""
 
 from __future__ import annotations
 

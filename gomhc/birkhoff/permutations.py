@@ -1,4 +1,4 @@
-"""mHC-lite: which matrix do weights over all d! permutations mean?
+"""mHC-lite: the matrix that weights of all d! permutations make.
 
 d = num_streams
 """
@@ -25,7 +25,20 @@ LONGEST_SUM = 120
 class Permutations(Parametrization):
     r"""A convex combination of all permutation matrices (mHC-lite): every doubly stochastic matrix is one.
 
-    w = softmax(z),    B = sum_k w_k P_k
+        w = softmax(z),    B = sum_k w_k P_k
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+
+    Shape:
+        - logits: (*batch, p) with p = d!
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Permutations(num_streams=3)(torch.randn(10, 6)).shape
+        torch.Size([10, 3, 3])
     """
 
     key: ClassVar[str] = "permutations"

@@ -1,4 +1,4 @@
-r"""Which rotations have blocks of these norms, and which skew matrices give them? Where fits of rotations start.
+r"""Rotations with blocks of given norms, and the skew matrices that make them: where fits of rotations start.
 
 Alternating projections between the matrices whose blocks have ||Q_ij||_F^2 = s M_ij and the orthogonal ones, and then
 the inverse of the Cayley transform, A = (I - Q)(I + Q)^{-1}. All of it works for unitary matrices too.

@@ -1,4 +1,4 @@
-"""Which random doubly stochastic matrices are there to aim at? The target distributions of app. A.4 and app. E.
+"""Random doubly stochastic matrices: the distributions of targets of app. A.4 and app. E.
 
 Each returns (num_samples, d, d) in float64 on the generator's device. d = num_streams, s = expressivity
 """

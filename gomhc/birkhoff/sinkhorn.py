@@ -1,4 +1,4 @@
-"""mHC: which matrix do d² logits mean after twenty normalisations of rows and columns?
+"""mHC: the matrix that d² logits make after twenty normalisations of rows and columns.
 
 d = num_streams
 """
@@ -19,7 +19,7 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class IteratedNormalization(Parametrization):
-    """What the forms of Sinkhorn-Knopp have in common: d² numbers, whose rows and columns are normalised in turn."""
+    """Base class for the forms of Sinkhorn-Knopp: d² numbers, whose rows and columns are normalised in turn."""
 
     num_iterations: int = 20
     """How often rows and columns are normalised (S)."""
@@ -48,6 +48,20 @@ class Sinkhorn(IteratedNormalization):
         Z <- Z - logsumexp over rows,  Z <- Z - logsumexp over columns,  S times;    B = exp(Z)
 
     Ends on columns: their sums are one, while row sums are off by what the iterations left.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        num_iterations: how often rows and columns are normalised (S).
+
+    Shape:
+        - logits: (*batch, p) with p = d²
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Sinkhorn(num_streams=4)(torch.randn(10, 16)).shape
+        torch.Size([10, 4, 4])
     """
 
     key: ClassVar[str] = "sinkhorn"

@@ -1,4 +1,4 @@
-r"""Which eigenvalues can matrices of this parametrization have? (app. A.5.1)
+r"""Search for the eigenvalues that matrices of a parametrization can have (app. A.5.1).
 
     for each target e:  minimise  min over eigenvalues x of B(z)  |x - e|²  over z
 
@@ -23,7 +23,7 @@ def spectral_reach(
     learning_rate: float = 0.05,
     start_scale: float = 1.0,
 ) -> Complex[Tensor, "num_targets d"]:
-    """The eigenvalues of the matrices found, one matrix a target, by Adam from normal logits of this scale."""
+    """The eigenvalues of one matrix for each target, which Adam reaches from normal logits of this scale."""
     device = generator.device if generator is not None else torch.device("cpu")
     square = torch.rand(num_targets, 2, generator=generator, dtype=torch.float64, device=device)
     target = torch.view_as_complex(2 * square - 1)[:, None]

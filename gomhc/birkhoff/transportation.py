@@ -1,4 +1,4 @@
-"""Which matrix do (d - 1)² shares mean, when each says how full its entry is? (not in the paper)
+"""The matrix that (d - 1)² shares make, each of which says how full its entry is (not in the paper).
 
 d = num_streams
 """
@@ -27,6 +27,19 @@ class Transportation(Parametrization):
 
     r_i is what row i still lacks, c_j what column j still lacks; the last row and column take what remains. As few
     logits as the polytope has dimensions, and every matrix in it is reached, on its boundary in the limit.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+
+    Shape:
+        - logits: (*batch, p) with p = (d - 1)²
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Transportation(num_streams=4)(torch.randn(10, 9)).shape
+        torch.Size([10, 4, 4])
     """
 
     key: ClassVar[str] = "transportation"

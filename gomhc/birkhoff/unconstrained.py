@@ -14,7 +14,22 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Unconstrained(Parametrization):
-    """B = mat(z), any matrix at all (HC): nothing bounds what it does to a deep network."""
+    """Any matrix at all, B = mat(z) (HC): nothing bounds what it does to a deep network.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+
+    Shape:
+        - logits: (*batch, p) with p = d²
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Unconstrained(num_streams=2)(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
 
     key: ClassVar[str] = "unconstrained"
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"hc": {}}

@@ -1,4 +1,4 @@
-"""Which matrix do the free reals of a unitary matrix mean? (app. E)
+"""The matrix that the free reals of a unitary matrix make (app. E).
 
 d = num_streams, s = expressivity, n = d * s, p = n²
 """
@@ -28,6 +28,20 @@ class Unistochastic(Parametrization):
 
     Written with reals: [[X, -Y], [Y, X]] is skew-symmetric of size 2n, and the first n columns of its Cayley transform
     are the real part of U above its imaginary part. Logits: the upper triangle of X, then that of Y with its diagonal.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first.
+        expressivity: size of a block (s); 1 is the unistochastic set, larger values fill the polytope.
+
+    Shape:
+        - logits: (*batch, p) with p = (d s)²
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.Unistochastic(num_streams=4)(torch.randn(10, 64)).shape
+        torch.Size([10, 4, 4])
     """
 
     key: ClassVar[str] = "go-unitary"

@@ -1,1 +1,1 @@
-"""How does this fit into what people already use?"""
+"""Hyper-connections and doubly stochastic weights in the modules and models that people already use."""

@@ -1,4 +1,4 @@
-r"""How are the logits of go-mHC turned into a doubly stochastic matrix? The plain version, which is the oracle.
+r"""The go-mHC map from logits to doubly stochastic matrices in plain torch: the oracle of the fast versions.
 
     A = skew(z),    Q = (I - A)(I + A)^{-1},    B_ij = (1/s) ||Q_ij||_F^2
 

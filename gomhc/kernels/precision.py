@@ -1,4 +1,4 @@
-"""In which precision is an operation computed?"""
+"""The precision that operations are computed in."""
 
 from __future__ import annotations
 

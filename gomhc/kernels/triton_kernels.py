@@ -5,7 +5,7 @@ r"""The map, the read, the write and the products on a GPU, each in one launch. 
     write:  sum_j B_ij x_j + w_i y
     product:  Y = X M, a row of Y from its row of X alone
 
-The plain versions are in orthostochastic.py, streams.py and layers/coefficients.py. Nothing here records gradients:
+The plain versions are in plain_map.py and plain_streams.py. Nothing here records gradients:
 each `*_forward` stands beside the `*_backward` that takes the gradients of its results.
 
 The map holds a block of matrices in a program, read and write one token. Sizes are padded to powers of two, as Triton

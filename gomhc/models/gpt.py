@@ -24,7 +24,7 @@ Cache = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """The paper's 30M model, unless told otherwise."""
+    """Sizes and mixing of a :class:`GPT`; the defaults are the paper's model of 30M parameters, with one stream."""
 
     num_layers: int = 6
     """Blocks of one attention and one feed-forward network each."""
@@ -152,10 +152,26 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """`logits, loss = model(tokens, targets)`; the loss is None without targets.
+    """A GPT-2 with one residual stream or several, whose embeddings are tied.
 
-    Embeddings are tied. With the default start, a model with streams is at first the same function as the plain one
-    with the same weights: `load_state_dict(plain.state_dict(), strict=False)` makes it its twin.
+    With the default start, a model with streams is at first the same function as the plain one with the same weights:
+    `load_state_dict(plain.state_dict(), strict=False)` makes it its twin.
+
+    Args:
+        config: its sizes and its mixing.
+        generator: draws the initial values; by default torch's global one.
+
+    Shape:
+        - input: tokens (batch, time), and targets (batch, time) or None
+        - output: logits (batch, time, vocab), and the mean cross-entropy, or None without targets
+
+    Example::
+
+        >>> config = gomhc.models.GPTConfig(num_layers=1, num_heads=2, num_channels=16, vocab_size=61, mixing="go")
+        >>> model = gomhc.models.GPT(config)
+        >>> logits, loss = model(torch.zeros(1, 8, dtype=torch.long))
+        >>> logits.shape
+        torch.Size([1, 8, 61])
     """
 
     def __init__(self, config: GPTConfig, generator: torch.Generator | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import shutil
 
@@ -252,3 +253,26 @@ def test_mistakes_are_explained():
         tiny()(torch.zeros(1, 13, dtype=torch.int64))
     with pytest.raises(ValueError, match="at least one token"):
         tiny().generate(torch.zeros(1, 0, dtype=torch.int64), 1)
+
+
+class TestMixingOfTheConfiguration:
+    def test_text_becomes_a_value(self):
+        assert GPTConfig(mixing="go").mixing == Orthostochastic(num_streams=4)
+        assert GPTConfig(mixing="mhc", num_streams=3).mixing == Sinkhorn(num_streams=3)
+        assert GPTConfig().mixing is None
+
+    def test_one_can_be_replaced_by_another(self):
+        config = GPTConfig(**TINY, mixing="go", num_streams=3)
+        assert dataclasses.replace(config, mixing="sinkhorn").mixing == Sinkhorn(num_streams=3)
+        assert dataclasses.replace(config, mixing=None).mixing is None
+        assert dataclasses.replace(config, num_layers=1).mixing == config.mixing
+        other = dataclasses.replace(GPTConfig(mixing="go"), mixing=Sinkhorn(num_streams=2))
+        assert other.mixing == Sinkhorn(num_streams=2)
+        fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        assert GPTConfig(**fields) == config
+
+    def test_another_number_of_streams_is_refused(self):
+        with pytest.raises(ValueError, match=r"num_streams=3, but Sinkhorn.* mixes 2 streams"):
+            GPTConfig(mixing=Sinkhorn(num_streams=2), num_streams=3)
+        with pytest.raises(ValueError, match="num_streams must be a whole number of at least 1, got 0"):
+            GPTConfig(num_streams=0)

@@ -22,10 +22,10 @@ template <typename T> struct Lane {
 
 // One step of transposing a square tile: numbers whose place differs in bit H change sides. L = lanes
 template <typename V, size_t L, size_t H, size_t... I>
-static inline void exchange(V &a, V &b, std::index_sequence<I...>) {
-    const V low = __builtin_shufflevector(a, b, int((I & H) ? L + I - H : I)...);
-    const V high = __builtin_shufflevector(a, b, int((I & H) ? L + I : I + H)...);
-    a = low, b = high;
+static inline void exchange(V &one, V &two, std::index_sequence<I...>) {
+    const V low = __builtin_shufflevector(one, two, int((I & H) ? L + I - H : I)...);
+    const V high = __builtin_shufflevector(one, two, int((I & H) ? L + I : I + H)...);
+    one = low, two = high;
 }
 
 template <typename V, size_t L, size_t H = L / 2> static inline void transpose(V *tile) {
@@ -177,17 +177,19 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
         }
     }
 
-    // The same for c and c + 1 at once, which halves how often the matrix is read and written.
+    // The same for c and c + 1 at once, whose pivot is a 2 x 2 block: the matrix is read and written half as often.
     inline void eliminate_two(int c) const {
         const int size = n();
         V *const upper = k + c * size, *const lower = upper + size;
-        const V a = upper[c], b = upper[c + 1], e = lower[c], f = lower[c + 1];
-        const V scale = T(1) / (a * f - b * e);  // of a matrix with symmetric part at least I: never zero
-        const V fa = f * scale, mb = -b * scale, me = -e * scale, af = a * scale;
+        const V pivot_00 = upper[c], pivot_01 = upper[c + 1], pivot_10 = lower[c], pivot_11 = lower[c + 1];
+        // One over the determinant of a block with symmetric part at least I, which is never zero.
+        const V scale = T(1) / (pivot_00 * pivot_11 - pivot_01 * pivot_10);
+        const V inverse_00 = pivot_11 * scale, inverse_01 = -pivot_01 * scale;
+        const V inverse_10 = -pivot_10 * scale, inverse_11 = pivot_00 * scale;
         upper[c] = lower[c + 1] = V{} + T(1), upper[c + 1] = lower[c] = V{};
         for (int j = 0; j < size; j++) {
             const V one = upper[j], two = lower[j];
-            upper[j] = fa * one + mb * two, lower[j] = me * one + af * two;
+            upper[j] = inverse_00 * one + inverse_01 * two, lower[j] = inverse_10 * one + inverse_11 * two;
         }
         for (int i = 0; i + 1 < size; i += 2)
             if (i != c) subtract<2>(i, c);
@@ -249,10 +251,10 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
             for (int j = 0; j < d; j++) {
                 V sum{};
 #pragma GCC unroll 4
-                for (int a = i * s; a < i * s + s; a++)
+                for (int row = i * s; row < i * s + s; row++)
 #pragma GCC unroll 4
-                    for (int b = j * s; b < j * s + s; b++) {
-                        const V q = rotation(a, b);
+                    for (int column = j * s; column < j * s + s; column++) {
+                        const V q = rotation(row, column);
                         sum += q * q;
                     }
                 image[i * d + j] = sum * share;
@@ -298,9 +300,10 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
             for (int j = 0; j < d; j++) {
                 const V grad = image[i * d + j] * (T(2) / T(s));
 #pragma GCC unroll 4
-                for (int a = i * s; a < i * s + s; a++)
+                for (int row = i * s; row < i * s + s; row++)
 #pragma GCC unroll 4
-                    for (int b = j * s; b < j * s + s; b++) g[b * size + a] = grad * rotation(a, b);
+                    for (int column = j * s; column < j * s + s; column++)
+                        g[column * size + row] = grad * rotation(row, column);
             }
         multiply(h, k, g);  // g is G_Q^T, so h = (G_Q K^T)^T,
         multiply(g, h, k);  // and g = (K^T G_Q K^T)^T
