@@ -180,7 +180,7 @@ class TestTokens:
         about = unseal((folder / "tokens.json").read_bytes())
         about["files"]["train.bin"] = sha256(folder / "train.bin")
         (folder / "tokens.json").write_text(seal(about))
-        with pytest.warns(UserWarning, match="has a token 9999, and there are"):
+        with pytest.warns(UserWarning, match="has a token 9999, but the vocabulary has"):
             assert prepare(Split(tmp_path / "t"), "character").train.tolist() == expected
 
     def test_what_a_killed_process_left_is_removed(self, tmp_path: Path, cache: Path) -> None:
@@ -310,7 +310,7 @@ class TestVocabularyOnDisk:
         description = BytePairTokenizer(str(folder)).describe()
         assert from_description(description).encode("ab") == [256]
         self.write(folder, "ba")
-        with pytest.raises(ValueError, match="is not the vocabulary that this run began with"):
+        with pytest.raises(ValueError, match="is not the vocabulary that this run started with"):
             from_description(description).encode("ab")
 
     @pytest.mark.parametrize(
