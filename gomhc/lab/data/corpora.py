@@ -1,7 +1,7 @@
 """Corpora: documents for training and documents held out for validation.
 
-A corpus is `stories` (made by a grammar), `shakespeare` or `tinystories` (downloads), or the path of a text file in which
-<|endoftext|> follows each document.
+A corpus is `stories` (made by a grammar), `shakespeare` or `tinystories` (downloads), or the path of a text file in
+which <|endoftext|> follows each document.
 """
 
 from __future__ import annotations

@@ -340,11 +340,11 @@ class TestHostileFolder:
             save_file(renamed, path)
             digest = sha256(path)
             edit(newest(run), lambda state, file=file, digest=digest: state["files"].update({file: digest}))
-        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+        with pytest.raises(Damaged, match="expected the tensors of the recipe's model"):
             load_run(newest(run))
         for step in (2, 4):
             shutil.rmtree(checkpoint.folder_of(run, step))
-        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+        with pytest.raises(Damaged, match="expected the tensors of the recipe's model"):
             resume(run, CPU)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
@@ -394,7 +394,9 @@ class TestSizes:
     ) -> None:
         monkeypatch.setattr(World, "memory", 2**32)
         recipe = replace(checkpoint.load(whole).recipe, **change)
-        refused = r"needs more than [\d,.]+ GiB, but the device has 4\.0; choose|tokens, but context_length=1000000000000 needs"
+        refused = (
+            r"more than [\d,.]+ GiB, but the device has 4\.0; choose|tokens, but context_length=1000000000000 needs"
+        )
         with pytest.raises(ValueError, match=refused):
             train(recipe, tmp_path / "run", CPU)
         assert not (tmp_path / "run").exists()
