@@ -1,4 +1,4 @@
-"""What do these numbers say? Statistics of curves and of ratings; numpy alone."""
+"""Statistics of ratings and of training curves; scipy is imported only by the functions that need it."""
 
 from __future__ import annotations
 

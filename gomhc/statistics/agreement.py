@@ -1,4 +1,4 @@
-"""Do raters agree, and do models differ? Statistics of ratings, with cells that may be missing (nan).
+"""Statistics of ratings, in which missing values are nan: means, agreement of raters, and paired differences.
 
 n = subjects (stories), k = raters (trials or judges)
 """
@@ -6,6 +6,7 @@ n = subjects (stories), k = raters (trials or judges)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,48 +16,48 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean and how sure it is."""
+    """A mean and its standard error."""
 
     mean: float
-    """Over what is there; nan of nothing."""
+    """Mean of the values that are not missing; nan if there are none."""
     standard_error: float
-    """Sample standard deviation / sqrt(count); nan of fewer than two."""
+    """Sample standard deviation / sqrt(count); nan if there are fewer than two values."""
     count: int
-    """How many there were, without the missing."""
+    """Number of values that are not missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How much larger one of two paired samples is."""
+    """The mean difference of two paired samples and its confidence interval."""
 
     mean: float
-    """Of the differences."""
+    """Mean difference."""
     low: float
-    """Lower end of its confidence interval."""
+    """Lower end of the confidence interval."""
     high: float
-    """Upper end of its confidence interval."""
+    """Upper end of the confidence interval."""
     count: int
-    """How many pairs there were, without those of which either is missing."""
+    """Number of complete pairs."""
 
 
-def mean_and_error(values: ArrayLike) -> Estimate:
-    """Mean and standard error of what is there; missing values (nan) are left out."""
-    found = _vector(values)
-    found = found[~np.isnan(found)]
+def mean_and_error(sample: ArrayLike) -> Estimate:
+    """Return mean and standard error of a sample, without its missing values (nan)."""
+    vector = _vector(sample)
+    present = vector[~np.isnan(vector)]
     return Estimate(
-        mean=float(found.mean()) if found.size > 0 else np.nan,
-        standard_error=float(found.std(ddof=1) / np.sqrt(found.size)) if found.size > 1 else np.nan,
-        count=found.size,
+        mean=float(present.mean()) if present.size > 0 else np.nan,
+        standard_error=float(present.std(ddof=1) / np.sqrt(present.size)) if present.size > 1 else np.nan,
+        count=present.size,
     )
 
 
 def icc3(ratings: ArrayLike) -> float:
-    r"""ICC(3,1) of a table of n subjects x k raters: consistency of single ratings by fixed raters.
+    r"""Return ICC(3,1) of a table of n subjects x k raters: consistency of single ratings by fixed raters.
 
         ICC(3,1) = (MS_subjects - MS_error) / (MS_subjects + (k - 1) MS_error)
 
-    of the two-way analysis of variance (Shrout & Fleiss, 1979). A rater who is stricter by a constant does not lower
-    it. Subjects with a missing cell (nan) are left out whole, as pingouin's `nan_policy="omit"` does. It is nan if
+    of the two-way analysis of variance (Shrout & Fleiss, 1979). A constant difference between raters does not lower
+    it. Subjects with a missing rating (nan) are left out, as with pingouin's `nan_policy="omit"`. The result is nan if
     fewer than two subjects are left, or if nothing varies.
     """
     table = np.asarray(ratings, dtype=float)
@@ -74,51 +75,61 @@ def icc3(ratings: ArrayLike) -> float:
 
 
 def cross_icc3(first: ArrayLike, second: ArrayLike) -> float:
-    """ICC(3,1) of two judges as raters of the same subjects; pairs with a missing score (nan) are left out."""
-    return icc3(np.stack(_pairs(first, second), axis=1))
+    """Return ICC(3,1) of two judges as raters of the same subjects; pairs with a missing score (nan) are left out."""
+    return icc3(np.stack(_complete_pairs(first, second), axis=1))
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's rho: the correlation of ranks; equal values share the mean of their ranks.
+    """Return Spearman's rank correlation, with mean ranks for ties.
 
-    Pairs of which either is missing (nan) are left out, as scipy's `nan_policy="omit"` does. It is nan if fewer than
-    two pairs are left, or if either side is constant.
+    Pairs with a missing value (nan) are left out. The result is nan if fewer than two pairs are left, or if either side
+    is constant. Needs scipy.
     """
-    a, b = _pairs(first, second)
-    if a.size < 2:
+    a, b = _complete_pairs(first, second)
+    if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:  # scipy warns of these
         return np.nan
-    a, b = _ranks(a) - (a.size + 1) / 2, _ranks(b) - (b.size + 1) / 2
-    norms = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / norms) if norms > 0 else np.nan
+    return float(_scipy_stats().spearmanr(a, b).statistic)
 
 
 def paired_bootstrap(
     first: ArrayLike, second: ArrayLike, *, num_resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> Difference:
-    """The mean of first - second with its percentile bootstrap interval; whole pairs are drawn.
+    """Return the mean of first - second with its percentile bootstrap interval over pairs.
 
-    Pairs of which either is missing (nan) are left out; of fewer than two, the interval is nan.
+    Pairs with a missing value (nan) are left out. The interval is nan if fewer than two pairs are left. Needs scipy.
     """
-    a, b = _pairs(first, second)
+    a, b = _complete_pairs(first, second)
     differences = a - b
-    n = differences.size
-    if n < 2:
-        return Difference(mean=float(differences[0]) if n == 1 else np.nan, low=np.nan, high=np.nan, count=n)
-    drawn = np.random.default_rng(seed).integers(0, n, (num_resamples, n))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(differences[drawn].mean(axis=1), (tail, 1 - tail))
-    return Difference(mean=float(differences.mean()), low=float(low), high=float(high), count=n)
+    mean = float(differences.mean()) if differences.size > 0 else np.nan
+    if differences.size < 2:
+        return Difference(mean=mean, low=np.nan, high=np.nan, count=differences.size)
+    bootstrap = _scipy_stats().bootstrap(
+        (differences,), np.mean, n_resamples=num_resamples, confidence_level=confidence, method="percentile", rng=seed
+    )
+    low, high = bootstrap.confidence_interval
+    return Difference(mean=mean, low=float(low), high=float(high), count=differences.size)
 
 
-def _vector(values: ArrayLike) -> Array:
-    vector = np.asarray(values, dtype=float)
+def _scipy_stats() -> ModuleType:
+    """Import scipy.stats late, because `import gomhc` must not need it."""
+    try:
+        import scipy.stats
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "this statistic needs scipy; install it with: pip install 'gomhc[report]'", name=error.name
+        ) from None
+    return scipy.stats
+
+
+def _vector(sample: ArrayLike) -> Array:
+    vector = np.asarray(sample, dtype=float)
     if vector.ndim != 1:
-        raise ValueError(f"values must be one-dimensional, got shape {vector.shape}")
+        raise ValueError(f"samples must be one-dimensional, got shape {vector.shape}")
     return vector
 
 
-def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
-    """Both sides of the pairs that are complete."""
+def _complete_pairs(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
+    """Return both sides without the pairs in which a value is missing."""
     a, b = _vector(first), _vector(second)
     if a.size != b.size:
         raise ValueError(f"both sides must have a value for each subject, got {a.size} and {b.size}")
@@ -126,13 +137,7 @@ def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
     return a[complete], b[complete]
 
 
-def _ranks(values: Array) -> Array:
-    """1 for the smallest; equal values share the mean of the ranks that they take up."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[which]
-
-
 def _ratio(numerator: float, denominator: float, *, scale: Array) -> float:
-    """The ratio of two mean squares; nan where they are nothing but the rounding of a table that does not vary."""
+    """Return the ratio of two mean squares; nan if they are rounding errors of a table that does not vary."""
     rounding = (np.finfo(float).eps * scale.size * np.abs(scale).max()) ** 2
     return numerator / denominator if denominator > rounding else np.nan

@@ -1,4 +1,4 @@
-"""What does a training curve say? When it converged (app. F.3) and how unsteady it was (app. G.2)."""
+"""Statistics of training curves: the epoch of convergence (app. F.3) and the jitter of gradient norms (app. G.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def epochs_to_converge(losses: ArrayLike, tolerance: float = 0.05) -> int:
-    """The first epoch whose loss is within 5 % of the last one (app. F.3)."""
+    """Return the first epoch whose loss is within `tolerance` of the last loss, relative to it (app. F.3)."""
     curve = np.asarray(losses, dtype=float)
     if curve.ndim != 1 or curve.size == 0:
         raise ValueError(f"losses must be one curve of at least one epoch, got shape {curve.shape}")
@@ -18,9 +18,9 @@ def epochs_to_converge(losses: ArrayLike, tolerance: float = 0.05) -> int:
 
 
 def gradient_jitter(norms: ArrayLike, window: int = 10) -> NDArray[np.floating]:
-    r"""J_t = sigma_t / (mu_t + 1e-8) over the last w gradient norms (app. G.2); one value for each full window.
+    r"""Return J_t = sigma_t / (mu_t + 1e-8) over the last w gradient norms (app. G.2), one for each full window.
 
-    sigma_t is the standard deviation of the window itself (divided by w).
+    sigma_t is the population standard deviation of the window (divided by w, not by w - 1).
     """
     curve = np.asarray(norms, dtype=float)
     if curve.ndim != 1 or curve.size < window:

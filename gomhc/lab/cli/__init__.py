@@ -8,7 +8,9 @@ from functools import partial, wraps
 from typing import Any
 
 try:
+    import platformdirs  # noqa: F401
     import rich  # noqa: F401
+    import safetensors  # noqa: F401
     import tyro
 except ModuleNotFoundError as error:
     sys.exit(f"the gomhc command needs {error.name}; install it with: pip install 'gomhc[cli]'")

@@ -1,1 +1,1 @@
-"""How does text become batches of tokens?"""
+"""Corpora, tokenizers and batches of tokens."""

@@ -1,7 +1,7 @@
-"""Which documents are trained on, and which are held out?
+"""Corpora: documents for training and documents held out for validation.
 
-A corpus is named: `stories` (from our grammar), `shakespeare` and `tinystories` (downloads), or any text file, in which
-<|endoftext|> stands behind each document.
+A corpus is `stories` (made by a grammar), `shakespeare` or `tinystories` (downloads), or the path of a text file in
+which <|endoftext|> follows each document.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gomhc.lab.data.tokenizers import END_OF_TEXT
 from gomhc.lab.files import sha256
 
 HELD_OUT = 20
-"""One document in so many is for validation."""
+"""One document in this many is held out for validation, on average."""
 FEW = 200
-"""Fewer documents than this are split in their order, so that there is surely one on either side."""
+"""With fewer documents than this, the last ones are held out, so that neither side is empty."""
 NUM_STORIES = 10_000
-"""Of our own grammar: six megabytes."""
+"""Number of stories from the grammar; six megabytes."""
 
 _TINYSTORIES = "https://huggingface.co/datasets/roneneldan/TinyStories/resolve/f54c09fd23315a6f9c86f9dc80f725de7d8f9c64"
 TINYSTORIES_TRAIN = Remote(
@@ -45,31 +45,31 @@ SHAKESPEARE = Remote(
 
 
 class Corpus(ABC):
-    """Documents to train on and documents to validate on; both can be read more than once."""
+    """Base class of corpora; both sides can be read more than once."""
 
     alphabet: ClassVar[str] = ""
-    """Characters that a tokenizer of characters knows even if no document has them."""
+    """Characters that a character tokenizer knows even if no document contains them."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes whenever a document does."""
+        """Hash that changes whenever a document does."""
 
     @abstractmethod
     def train(self) -> Iterator[str]:
-        """The documents to train on."""
+        """Yield the documents for training."""
 
     @abstractmethod
     def validation(self) -> Iterator[str]:
-        """The documents that are held out."""
+        """Yield the documents for validation."""
 
 
 @dataclass(frozen=True)
 class Split(Corpus):
-    """One text file, split by documents.
+    """One text file, split into documents for training and for validation.
 
-    Of many documents, those whose hash says so are held out: copies of a document are all on the same side. Of few, the
-    last ones are, and of a single one its last tenth of the lines.
+    Many documents are split by their hash, so that copies of a document are on the same side. Of few documents the last
+    ones are held out, and of a single document its last tenth.
     """
 
     path: Path
@@ -79,24 +79,31 @@ class Split(Corpus):
         return sha256(self.path)
 
     def train(self) -> Iterator[str]:
-        return self._side(held_out=False)
+        if self._has_many_documents():
+            return (document for document in documents(self.path) if not is_held_out(document))
+        return iter(self._few_documents()[0])
 
     def validation(self) -> Iterator[str]:
-        return self._side(held_out=True)
+        if self._has_many_documents():
+            return (document for document in documents(self.path) if is_held_out(document))
+        return iter(self._few_documents()[1])
 
-    def _side(self, held_out: bool) -> Iterator[str]:
-        first = list(islice(documents(self.path), FEW))
-        if len(first) == FEW:
-            return (document for document in documents(self.path) if is_held_out(document) == held_out)
-        if len(first) == 1:
-            return iter([_halves(first[0])[held_out]])
-        cut = len(first) - max(1, len(first) // HELD_OUT)
-        return iter(first[cut:] if held_out else first[:cut])
+    def _has_many_documents(self) -> bool:
+        return next(islice(documents(self.path), FEW - 1, None), None) is not None
+
+    def _few_documents(self) -> tuple[list[str], list[str]]:
+        """Return the documents for training and for validation."""
+        everything = list(documents(self.path))
+        if len(everything) == 1:
+            beginning, end = _split_off_last_tenth(everything[0])
+            return [beginning], [end]
+        cut = len(everything) - max(1, len(everything) // HELD_OUT)
+        return everything[:cut], everything[cut:]
 
 
 @dataclass(frozen=True)
 class Files(Corpus):
-    """Two text files: one to train on, one to validate on."""
+    """Two text files, one for training and one for validation."""
 
     train_path: Path
     validation_path: Path
@@ -114,9 +121,9 @@ class Files(Corpus):
 
 @dataclass(frozen=True)
 class Stories(Corpus):
-    """Those of our own grammar."""
+    """The stories of `story_grammar`."""
 
-    alphabet: ClassVar[str] = "".join(map(chr, range(32, 127)))  # so that a prompt may have any name in it
+    alphabet: ClassVar[str] = "".join(map(chr, range(32, 127)))  # so that a prompt can contain any name
 
     @property
     def fingerprint(self) -> str:
@@ -130,7 +137,7 @@ class Stories(Corpus):
 
 
 def find(name: str) -> Corpus:
-    """The corpus of that name, downloaded if it has to be, or the text file at that path."""
+    """Return the corpus of that name, downloaded if necessary, or the text file at that path."""
     if name == "stories":
         return Stories()
     if name == "shakespeare":
@@ -143,7 +150,7 @@ def find(name: str) -> Corpus:
 
 
 def documents(path: Path) -> Iterator[str]:
-    """The documents of a text file, one after the other, without the empty ones."""
+    """Yield the documents of a text file, without empty ones."""
     lines: list[str] = []
     with path.open(encoding="utf-8") as file:
         try:
@@ -164,12 +171,12 @@ def _document(lines: list[str]) -> Iterator[str]:
 
 
 def is_held_out(document: str) -> bool:
-    """Decided by its content alone."""
+    """Return whether a document is for validation; depends only on its content."""
     return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8]) % HELD_OUT == 0
 
 
-def _halves(text: str) -> tuple[str, str]:
-    """The first nine tenths and the rest, cut at the end of a line where there is one."""
-    place = len(text) * 9 // 10
-    cut = text.rfind("\n", 0, place) + 1 or place
+def _split_off_last_tenth(text: str) -> tuple[str, str]:
+    """Return the first nine tenths and the rest, cut at the end of a line if there is one."""
+    nine_tenths = len(text) * 9 // 10
+    cut = text.rfind("\n", 0, nine_tenths) + 1 or nine_tenths
     return text[:cut], text[cut:]

@@ -1,4 +1,4 @@
-"""Where does a file that we do not ship come from? From its publisher, once, checked by its SHA-256."""
+"""Files that gomhc downloads instead of shipping: fetched once, checked by their SHA-256, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -10,59 +10,67 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from gomhc.lab.files import remove_unfinished, sha256
 from gomhc.lab.lock import lock
 
 TIMEOUT = 30
-"""Seconds without an answer after which a download gives up."""
+"""Seconds without data after which a download fails."""
 
 
 def cache_directory() -> Path:
-    """Where downloads and tokens are kept: GOMHC_CACHE, or gomhc in the user's cache."""
-    if chosen := os.environ.get("GOMHC_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gomhc"
+    """Return the folder of downloads and tokens: GOMHC_CACHE, or gomhc in the user's cache folder."""
+    chosen = os.environ.get("GOMHC_CACHE")
+    return Path(chosen) if chosen else platformdirs.user_cache_path("gomhc", appauthor=False)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file somewhere else, of known content."""
+    """A file on the web with known content."""
 
     name: str
+    """Path in the cache."""
     url: str
     sha256: str
 
     @property
     def path(self) -> Path:
-        """Where it is kept."""
+        """Path of the downloaded file."""
         return cache_directory() / self.name
 
     def fetch(self) -> Path:
-        """Its path, after a download if it is not there yet. Content that is not the expected one is never kept."""
+        """Return the path of the file, after downloading it if it is not in the cache.
+
+        A download with another SHA-256 is not kept. One process downloads; others wait for it.
+        """
         if self.path.exists():
             if sha256(self.path) != self.sha256:
-                raise ValueError(f"{self.path} is not the file that {self.url} should be; delete it and try again")
+                raise ValueError(f"{self.path} is not the file at {self.url}; delete it and try again")
             return self.path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with lock(self.path.with_name(f".{self.path.name}.lock"), str(self.path), wait=True):
-            return self._download() if not self.path.exists() else self.fetch()  # another process may have been faster
+            if not self.path.exists():  # or another process has downloaded it meanwhile
+                self._download()
+        return self.fetch()
 
-    def _download(self) -> Path:
+    def _download(self) -> None:
+        """Download to a temporary file beside the path, and move it there if its SHA-256 is right."""
+        # By hand rather than with pooch, whose temporary files have no name of ours: a killed download of TinyStories
+        # would leave two gigabytes that nobody removes.
         remove_unfinished(self.path.parent, self.path.name)
-        prefix = f".{self.path.name}."
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=prefix, delete=False) as partial:
+        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", delete=False) as partial:
             try:
                 with urllib.request.urlopen(self.url, timeout=TIMEOUT) as answer:
                     shutil.copyfileobj(answer, partial)
                 partial.close()
-                if (found := sha256(Path(partial.name))) != self.sha256:
-                    raise ValueError(f"{self.url} gave a file with SHA-256 {found}, expected {self.sha256}; not kept")
+                if (received := sha256(Path(partial.name))) != self.sha256:
+                    raise ValueError(f"{self.url} has SHA-256 {received}, expected {self.sha256}; not kept")
                 os.replace(partial.name, self.path)
             except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
                 raise ConnectionError(
-                    f"cannot download {self.url} ({error}); where there is no network, put the file at {self.path}, "
-                    f"or train on the corpus that needs none: gomhc train stories-tiny"
+                    f"cannot download {self.url} ({error}); without a network, put the file at {self.path}, or train "
+                    f"on the corpus that needs no download: gomhc train stories-tiny"
                 ) from error
             finally:
                 Path(partial.name).unlink(missing_ok=True)
-        return self.path

@@ -1,7 +1,7 @@
 """Short stories from a seeded grammar: a corpus that needs no download.
 
-A story has a hero, a wish, a mishap, a turn and an ending. Names, things and places are drawn once a story and come
-back where they belong, so a model has something to remember.
+A story has a hero, a wish, a mishap, a turn and an ending. Names, things and places are drawn once per story and recur in
+it, so that a model has something to remember.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ ENDINGS = (
 
 
 def fill(text: str, words: dict[str, str]) -> str:
-    """Put the words in place of their {names}; a name with a capital asks for one."""
+    """Replace each {name} by its word; a capitalized {Name} capitalizes the word."""
     return re.sub(r"\{(\w+)\}", lambda match: _word(match[1], words), text)
 
 
@@ -127,7 +127,7 @@ def _word(name: str, words: dict[str, str]) -> str:
 
 
 def story(draw: random.Random) -> str:
-    """One story of some five hundred characters, its paragraphs on lines of their own."""
+    """Return one story of about five hundred characters, one paragraph per line."""
     hero, kind, pronoun = draw.choice(HEROES)
     words = {
         "hero": hero,
@@ -152,7 +152,7 @@ def story(draw: random.Random) -> str:
 
 
 def stories(count: int, seed: int = 0) -> Iterator[str]:
-    """The first `count` stories of a seed; more of the same seed begin with the same ones."""
+    """Yield the first `count` stories of a seed."""
     draw = random.Random(seed)
     for _ in range(count):
         yield story(draw)

@@ -1,4 +1,4 @@
-"""How does text become numbers, and numbers text again? By characters, or by GPT-2's byte pairs."""
+"""Tokenizers: characters of a corpus, or GPT-2's byte pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import tiktoken
 
 END_OF_TEXT = "<|endoftext|>"
-"""What stands between documents in a text file."""
+"""Separator of documents in a text file."""
 
 GPT2_VOCABULARY = Remote(
     "gpt2/vocab.json",
@@ -26,38 +26,38 @@ GPT2_VOCABULARY = Remote(
     "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
 )
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-"""Where GPT-2 cuts text before it joins bytes."""
+"""Regular expression that splits text into words before GPT-2 merges bytes."""
 
 
 class Tokenizer(ABC):
-    """Text to numbers and back; `decode(encode(text)) == text`."""
+    """Base class of tokenizers; `decode(encode(text)) == text`."""
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many different tokens there are."""
+        """Number of different tokens."""
 
     @property
     @abstractmethod
     def end_of_text(self) -> int | None:
-        """What stands behind each document; None where the corpus is one text."""
+        """Token that follows each document; None if the corpus is a single document."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text. A text is data: what looks like a special token in it is read as characters."""
+        """Return the tokens of a text; special tokens in it are encoded as ordinary characters."""
 
     @abstractmethod
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; ends of documents are empty."""
+        """Return the text of tokens, without the ends of documents."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What `from_description` makes it again from; differs whenever an encoding could."""
+        """Return the argument from which `from_description` restores the tokenizer."""
 
 
 @dataclass(frozen=True)
 class CharacterTokenizer(Tokenizer):
-    """A token for each character of a corpus, in their order; the end of a document, if there are several, is last."""
+    """One token per character of a corpus, sorted; the last token is the end of a document, if there are several."""
 
     characters: str
     has_end: bool
@@ -70,15 +70,15 @@ class CharacterTokenizer(Tokenizer):
 
     @classmethod
     def of(cls, documents: Iterable[str], has_end: bool) -> CharacterTokenizer:
-        """For the characters of these documents."""
-        found: set[str] = set()
+        """Return a tokenizer for the characters of these documents."""
+        characters: set[str] = set()
         for document in documents:
-            found.update(document)
-        return cls("".join(sorted(found)), has_end)
+            characters.update(document)
+        return cls("".join(sorted(characters)), has_end)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {character: number for number, character in enumerate(self.characters)}
+    def _token_of(self) -> dict[str, int]:
+        return {character: token for token, character in enumerate(self.characters)}
 
     @property
     def vocab_size(self) -> int:
@@ -90,7 +90,7 @@ class CharacterTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         try:
-            return [self._numbers[character] for character in text]
+            return [self._token_of[character] for character in text]
         except KeyError as error:
             raise ValueError(
                 f"the character {error} is not among the {len(self.characters)} that this model knows: "
@@ -106,11 +106,12 @@ class CharacterTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class BytePairTokenizer(Tokenizer):
-    """GPT-2's 50,257 byte pairs; `source` is a folder with its `vocab.json`, or `gpt2` for a download."""
+    """GPT-2's 50,257 byte pairs."""
 
     source: str = "gpt2"
+    """Folder with GPT-2's `vocab.json`, or `gpt2` to download it."""
     sha256: str | None = None
-    """Hash that `vocab.json` must have; None for any."""
+    """Required SHA-256 of `vocab.json`; None accepts any."""
 
     @cached_property
     def _file(self) -> Path:
@@ -120,7 +121,7 @@ class BytePairTokenizer(Tokenizer):
                 f"the tokenizer must be character, gpt2, or a folder with GPT-2's vocab.json, got {self.source!r}"
             )
         if self.sha256 not in (None, sha256(file)):
-            raise ValueError(f"{file} is not the vocabulary that this run began with; bring that one back")
+            raise ValueError(f"{file} is not the vocabulary that this run started with; restore that one")
         return file
 
     @cached_property
@@ -133,16 +134,16 @@ class BytePairTokenizer(Tokenizer):
         return tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens=special)
 
     def _vocabulary(self) -> tuple[dict[bytes, int], dict[str, int]]:
-        """Numbers of byte pairs and of the end of a text.
+        """Return the tokens of byte pairs and of the end of a text.
 
-        They are the order in which bytes are joined, so the list of joins (merges.txt) is not needed.
+        Tokens are numbered in the order of the merges, so merges.txt is not needed.
         """
         try:
             vocabulary = json.loads(read(self._file))
             special = {END_OF_TEXT: vocabulary.pop(END_OF_TEXT)}
             ranks = {bytes(_BYTES[character] for character in token): number for token, number in vocabulary.items()}
             if sorted([*ranks.values(), *special.values()]) != list(range(len(ranks) + 1)):
-                raise ValueError("tokens are not numbered from 0 on")
+                raise ValueError("tokens are not numbered consecutively from 0")
             if not all(bytes([byte]) in ranks for byte in range(256)):
                 raise ValueError("a byte has no token")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -168,7 +169,7 @@ class BytePairTokenizer(Tokenizer):
 
 
 def _printable_bytes() -> dict[str, int]:
-    """GPT-2 writes bytes as characters: printable ones as themselves, the others as those from 256 on."""
+    """Return GPT-2's characters for bytes: printable bytes are themselves, the others start at 256."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
@@ -178,15 +179,15 @@ _BYTES = _printable_bytes()
 
 
 def from_description(description: dict[str, Any]) -> Tokenizer:
-    """The tokenizer that `describe` described."""
-    values = dict(description)
+    """Return the tokenizer that `describe` described."""
+    fields = dict(description)
     kinds: dict[str, type[CharacterTokenizer | BytePairTokenizer]] = {
         "character": CharacterTokenizer,
         "gpt2": BytePairTokenizer,
     }
-    kind = values.pop("kind", None)
+    kind = fields.pop("kind", None)
     require_choice("the tokenizer's kind", kind, kinds)
     try:
-        return kinds[kind](**values)
+        return kinds[kind](**fields)
     except TypeError as error:
-        raise ValueError(f"this is no description of a tokenizer: {error}") from None
+        raise ValueError(f"this is not a description of a tokenizer: {error}") from None

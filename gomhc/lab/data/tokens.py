@@ -1,7 +1,7 @@
-"""Tokens on disk, and the batch of a step.
+"""Token files in the cache, and the batches of training.
 
-A batch is a function of the seed and the step alone: whoever knows these can go on from any step, on any number of
-processes, with the batches that an undisturbed run would have had.
+A batch depends only on the seed and the step, so that a run can resume at any step, on any number of processes, with
+the batches of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from gomhc.shapes import Int
 
 Tokens = NDArray[np.unsignedinteger]
 Batch = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
-"""Tokens, and those that follow each of them."""
+"""Tokens, and the next token of each."""
 
 FORMAT = 3
-"""Of the files on disk; a change makes them anew."""
+"""Version of the files in the cache; files of another version are not used."""
 SIDES = ("train", "validation")
 ABOUT = "tokens.json"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A corpus as numbers, mapped from disk."""
+    """The tokens of a corpus, memory-mapped."""
 
     tokenizer: Tokenizer
     train: Tokens
     validation: Tokens
     fingerprint: str
-    """Changes whenever a token does."""
+    """Hash that changes whenever a token does."""
 
 
 def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
-    """The corpus in tokens, made once and then kept in the cache; a damaged cache is made again."""
+    """Return the tokens of a corpus, from the cache if possible; damaged files are made again."""
     key = hashlib.sha256(f"{FORMAT} {corpus.fingerprint} {_identity(tokenizer_name)}".encode()).hexdigest()[:16]
     folder = cache_directory() / "tokens" / key
     dataset = _load(folder, tokenizer_name)
@@ -68,16 +68,16 @@ def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
 
 
 def _identity(tokenizer_name: str) -> str:
-    """What encodings depend on beside the corpus."""
+    """Return what the tokens depend on besides the corpus."""
     return "character" if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name).describe()["sha256"]
 
 
 def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
-    """What the cache holds, or None; what is in it is checked."""
+    """Return the tokens in the cache after checking them, or None if there are none."""
     if not folder.exists():
         return None
     chosen = None if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
-    vocab_size = None if chosen is None else chosen.vocab_size  # what is wrong with it is no damage of the cache
+    vocab_size = None if chosen is None else chosen.vocab_size  # here, because its errors do not mean a damaged cache
     try:
         about = read_sealed(folder / ABOUT)
         tokenizer = chosen or from_description(about["tokenizer"])
@@ -91,11 +91,11 @@ def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
 
 def _mapped(file: Path, about: dict[str, Any], vocab_size: int) -> Tokens:
     if sha256(file) != about["files"][file.name]:
-        raise Damaged(f"{file.name} is not what was written")
+        raise Damaged(f"{file.name} has changed")
     require_choice("dtype", about["dtype"], ("uint16", "uint32"))
     tokens: Tokens = np.memmap(file, about["dtype"], "r")
     if tokens.max() >= vocab_size:
-        raise Damaged(f"{file.name} has a token {tokens.max()}, and there are {vocab_size}")
+        raise Damaged(f"{file.name} has a token {tokens.max()}, but the vocabulary has {vocab_size}")
     return tokens
 
 
@@ -113,7 +113,7 @@ def _from_second(documents: Iterable[str]) -> Iterable[str]:
 
 
 def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both sides beside where they go, and move them there when they are whole."""
+    """Write both sides to a temporary folder, and move it into place when it is complete."""
     partial = folder.with_name(f"partial-{folder.name}")
     remove(partial)
     partial.mkdir(parents=True)
@@ -130,7 +130,9 @@ def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
                     digest.update(content)
                     file.write(content)
                 if file.tell() == 0:
-                    raise ValueError(f"the {side} side of the corpus is empty: there must be text to learn from")
+                    raise ValueError(
+                        f"the {side} side of the corpus is empty; use a text with at least two documents or lines"
+                    )
         about = {
             "dtype": dtype.name,
             "tokenizer": tokenizer.describe(),
@@ -140,26 +142,27 @@ def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
         (partial / ABOUT).write_text(seal(about), encoding="utf-8")
         for path in (*partial.iterdir(), partial):
             flush(path)
-        remove(folder)  # damaged
+        remove(folder)  # which is damaged, or it would have been loaded
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def batch(tokens: Tokens, context_length: int, size: int, *, seed: int, step: int) -> Batch:
-    """`size` windows at random places; which ones, the seed and the step say."""
+    """Return `size` windows at random places, which depend only on the seed and the step."""
     draw = np.random.Generator(np.random.Philox(key=[seed, step]))
     return _windows(tokens, draw.integers(0, len(tokens) - context_length, size), context_length)
 
 
 def evaluation_windows(tokens: Tokens, context_length: int, most: int) -> Batch:
-    """At most `most` windows, evenly over the text and not overlapping."""
+    """Return at most `most` windows, evenly spaced and without overlap."""
     count = min(most, (len(tokens) - 1) // context_length)
     starts = np.linspace(0, len(tokens) - 1 - context_length, count).astype(np.int64)
     return _windows(tokens, starts, context_length)
 
 
 def _windows(tokens: Tokens, starts: NDArray[np.integer], context_length: int) -> Batch:
-    found = np.stack([tokens[start : start + context_length + 1].astype(np.int64) for start in starts])
-    windows = torch.from_numpy(found)
+    windows = torch.from_numpy(
+        np.stack([tokens[start : start + context_length + 1].astype(np.int64) for start in starts])
+    )
     return windows[:, :-1], windows[:, 1:]

@@ -1,4 +1,4 @@
-"""How is a model trained, and what is left of it? `train`, `resume`, and `load_run` for what they wrote."""
+"""Training of language models: `train` and `resume` write a run, and `load_run` reads it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Checkpoints: one folder each, which is whole or not there.
+"""Checkpoints: one folder each, which is complete or absent.
 
     RUN/checkpoints/step-00000100/
         model.safetensors       weights by name
         optimizer.safetensors   the optimizer's state, by name of the weight
         state.json              step, recipe, tokenizer, versions, and the SHA-256 of the two others; sealed
 
-A folder is written beside its place and moved there when everything is on the disk. Nothing in it is executed when it
-is read, and everything in it is checked. Tensors are whole, however many processes wrote them.
+A checkpoint is written to a temporary folder, which is renamed when everything is on disk. Reading it executes nothing
+and checks everything. Tensors are unsharded, whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from gomhc.version import __version__
 FORMAT = "gomhc checkpoint 2"
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 EMBEDDING = "tokens.weight"
-"""The tensor with a row a token."""
+"""Name of the tensor with one row per token."""
 _PARTIAL, _OLD, _DAMAGED = ".partial-", ".old-", "damaged-"
 _NAME = re.compile(r"step-([0-9]{8,})")
 _EARLIER = b'"format": "gomhc checkpoint 1"'
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""Errors of the file system that say that a checkpoint is not whole; others may pass, and are not held against it."""
+"""File system errors that mean an incomplete checkpoint; other errors may be temporary."""
 ATTEMPTS = 10
-"""How often the checkpoints of a run are listed again that is in training, and deletes the oldest meanwhile."""
+"""How often the checkpoints of a run are listed again, because a run in training deletes its oldest ones."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that is needed to continue a run."""
+    """Everything that is needed to continue a run."""
 
     step: int
-    """Updates that were made."""
+    """Number of updates that were made."""
     recipe: Recipe
     tokenizer: dict[str, Any]
-    """Its description."""
+    """Description of the tokenizer."""
     data: str
     """Fingerprint of the tokens."""
     history: tuple[int, str]
@@ -62,33 +62,33 @@ class Checkpoint:
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """The folder of the checkpoint of that step."""
+    """Return the folder of the checkpoint of that step."""
     return run / "checkpoints" / f"step-{step:08d}"
 
 
 def steps(run: Path) -> list[int]:
-    """The steps of which a run has checkpoints, in order."""
+    """Return the steps at which a run has checkpoints, in order."""
     folders = {path for path in (run / "checkpoints").glob("step-*") if path.is_dir()}
     numbers = {int(name[1]) for path in folders if (name := _NAME.fullmatch(path.name))}
     return sorted(step for step in numbers if folder_of(run, step) in folders)
 
 
 def save(run: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint, then delete the oldest beyond `recipe.keep`; a failure leaves all that were there."""
+    """Write a checkpoint, then delete the oldest beyond `recipe.keep`; a failure leaves the existing ones."""
     target = folder_of(run, checkpoint.step)
     partial = target.with_name(f"{_PARTIAL}{target.name}")
     try:
         remove_surplus(run, checkpoint.recipe.keep)
         partial.mkdir(parents=True)
         _write(partial, checkpoint)
-        if target.exists():  # the same step of the same run, resumed: the same content
+        if target.exists():  # a resumed run has reached the same step, with the same content
             remove(_moved(target, _OLD))
         partial.rename(target)
         flush(target.parent)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         kept = steps(run)
-        last = f"the last good one is {folder_of(run, kept[-1])}" if kept else "there is none yet"
+        last = f"the last good checkpoint is {folder_of(run, kept[-1])}" if kept else "there is no other checkpoint"
         raise OSError(
             error.errno, f"cannot write the checkpoint of step {checkpoint.step} ({error.strerror}); {last}"
         ) from error
@@ -97,7 +97,7 @@ def save(run: Path, checkpoint: Checkpoint) -> Path:
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint in this folder, or the newest of this run that can be read; a warning names those that cannot."""
+    """Load the checkpoint in this folder, or the newest readable one of this run; a warning names the others."""
     if is_checkpoint(path):
         return _load(path)
     damage: list[str] = []
@@ -116,24 +116,24 @@ def load(path: Path) -> Checkpoint:
         if steps(path) == listed:
             break
     if damage:
-        raise Damaged(f"{damage[0]}; no other one in this run can be read")
-    raise ValueError(f"{path} holds no run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
+        raise Damaged(f"{damage[0]}; no other checkpoint of this run can be read")
+    raise ValueError(f"{path} is not a run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether this folder is a checkpoint, rather than a run."""
+    """Return whether this folder is a checkpoint, rather than a run."""
     return (path / STATE).exists()
 
 
 def set_aside_later(run: Path, step: int) -> None:
-    """Rename checkpoints of later steps, which a resumed run could not read: they are neither used nor counted."""
+    """Rename the checkpoints of later steps, which a resumed run could not read, so that they are ignored."""
     for later in steps(run):
         if later > step:
             _moved(folder_of(run, later), _DAMAGED)
 
 
 def remove_surplus(run: Path, keep: int) -> None:
-    """Delete what a killed process left half written or half deleted, and the oldest checkpoints beyond `keep`."""
+    """Delete incomplete folders that a killed process left, and the oldest checkpoints beyond `keep`."""
     for prefix in (_PARTIAL, _OLD):
         for path in (run / "checkpoints").glob(f"{prefix}*"):
             remove(path)
@@ -142,12 +142,12 @@ def remove_surplus(run: Path, keep: int) -> None:
 
 
 def require_same_tensors(loaded: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """`Damaged` unless names, shapes and dtypes are those of the model that the recipe describes."""
+    """Raise `Damaged` unless names, shapes and dtypes are the expected ones."""
     different = [name for name in {**expected, **loaded} if _form(loaded.get(name)) != _form(expected.get(name))]
     if different:
         name = different[0]
-        came, wanted = _form(loaded.get(name)), _form(expected.get(name))
-        raise Damaged(f"expected tensors of the recipe's model; {name} should be {wanted}, and is {came}")
+        got, wanted = _form(loaded.get(name)), _form(expected.get(name))
+        raise Damaged(f"expected the tensors of the recipe's model; {name} must be {wanted}, got {got}")
 
 
 def _form(tensor: Tensor | None) -> str:
@@ -158,7 +158,7 @@ def _load(folder: Path) -> Checkpoint:
     try:
         content = read(folder / STATE)
         if _EARLIER in content[:100]:
-            raise Damaged("an earlier version of gomhc wrote it, without checksums; this one does not read it")
+            raise Damaged("it was written by an earlier version of gomhc, without checksums, and cannot be used")
         state = unseal(content)
         if state.get("format") != FORMAT:
             raise Damaged(f"expected the format {FORMAT!r}, got {state.get('format')!r}")
@@ -166,7 +166,7 @@ def _load(folder: Path) -> Checkpoint:
             raise Damaged(f"expected checksums of {WEIGHTS} and {OPTIMIZER}, got {state['files']!r}")
         for name, digest in state["files"].items():
             if sha256(folder / name) != digest:
-                raise Damaged(f"{name} is not what was written")
+                raise Damaged(f"{name} has changed")
         checkpoint = Checkpoint(
             step=_step(state["step"], folder),
             recipe=Recipe.from_dict(state["recipe"]),
@@ -187,10 +187,10 @@ def _load(folder: Path) -> Checkpoint:
 
 
 def _step(step: Any, folder: Path) -> int:
-    """The step that the state says, which must be the one that the folder's name says, if it says any."""
+    """Return the step in the state, which must be the one in the name of the folder, if there is one."""
     name = _NAME.fullmatch(folder.name)
     if name is not None and int(name[1]) != step:
-        raise Damaged(f"expected step {int(name[1])}, as its folder says, got {step!r}")
+        raise Damaged(f"expected step {int(name[1])}, as in the name of its folder, got {step!r}")
     return _count(step)
 
 
@@ -200,14 +200,14 @@ def _count(number: Any) -> int:
 
 
 def _require_consistent(checkpoint: Checkpoint) -> None:
-    """`Damaged` unless recipe, tokenizer and tensors fit together; checked before anything is built from them.
+    """Raise `Damaged` unless recipe, tokenizer and tensors fit together.
 
-    The sizes in a recipe could ask for any amount of memory, and those of a file cannot.
+    This is checked before a model is built: a recipe can ask for any amount of memory, a file on disk cannot.
     """
     recipe, weights, tokenizer = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
     vocab_size = len(weights[EMBEDDING])
     if isinstance(tokenizer, CharacterTokenizer) and tokenizer.vocab_size != vocab_size:
-        raise Damaged(f"the model knows {vocab_size} tokens, and the tokenizer {tokenizer.vocab_size}")
+        raise Damaged(f"the model has {vocab_size} tokens, but the tokenizer has {tokenizer.vocab_size}")
     expected_size = recipe.gpt_config(vocab_size).num_parameters
     size = sum(tensor.numel() for tensor in weights.values())
     if size != expected_size:
@@ -242,8 +242,8 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _moved(folder: Path, prefix: str) -> Path:
-    """A folder is renamed before it is deleted: what is half deleted does not look like a checkpoint."""
-    away = folder.with_name(f"{prefix}{folder.name}")
-    remove(away)
-    folder.rename(away)
-    return away
+    """Rename a folder, so that it does not look like a checkpoint while it is being deleted."""
+    moved = folder.with_name(f"{prefix}{folder.name}")
+    remove(moved)
+    folder.rename(moved)
+    return moved

@@ -1,4 +1,4 @@
-"""How do several processes train one model? `torchrun` starts them; each takes its share of every batch."""
+"""Training with several processes, which `torchrun` starts; each takes its share of every batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gomhc.checks import require_choice
 
 FAILED = "\0failed"
-"""What the main process says instead of a value."""
+"""Sent by the main process instead of a value, if it failed."""
 Parallel = Literal["ddp", "fsdp"]
 """Each process holds the whole model, or a share of it."""
 
@@ -40,25 +40,25 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the device has, or as many as can be addressed where the system does not say."""
+        """Memory of the device in bytes; 2**63 if the system does not report it."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_properties(self.device).total_memory
         try:
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        except (AttributeError, ValueError, OSError):  # Windows, and others without these names
+        except (AttributeError, ValueError, OSError):  # Windows and others do not have these names
             return 2**63
 
     def share(self, batch: Tensor) -> Tensor:
-        """What of a batch is for this process."""
+        """Return the part of a batch for this process."""
         return batch.chunk(self.size)[self.rank]
 
     def sum(self, *values: float) -> list[float]:
-        """The sum of each value over all processes."""
+        """Return the sum of each value over all processes."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -66,15 +66,15 @@ class World:
         return total.tolist()
 
     def first(self, value: str | None) -> str | None:
-        """What the first process that has something says."""
+        """Return the value of the first process whose value is not None, or None."""
         if self.size == 1:
             return value
-        found: list[str | None] = [None] * self.size
-        dist.all_gather_object(found, value)
-        return next((one for one in found if one is not None), None)
+        gathered: list[str | None] = [None] * self.size
+        dist.all_gather_object(gathered, value)
+        return next((one for one in gathered if one is not None), None)
 
     def from_main(self, make: Callable[[], str]) -> str:
-        """What `make` returns in the main process; where it raises an error there, the others leave without a word."""
+        """Return what `make` returns in the main process; if it raises an error there, the others exit silently."""
         if not self.is_main:
             value = self.first(None)
             if value is None or value == FAILED:
@@ -89,18 +89,18 @@ class World:
         return value
 
     def wait(self) -> None:
-        """For all to come here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
 
 @contextmanager
 def world(device: str) -> Iterator[World]:
-    """Join the processes that torchrun started, or be alone."""
+    """Join the processes that torchrun started, or run as a single process."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     require_choice("device", device, ("auto", "cpu", "cuda"))
     if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device=cuda needs a GPU that this torch can use, and finds none; use device=cpu or auto")
+        raise ValueError("device=cuda needs a GPU that torch can use, but there is none; use device=cpu or auto")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if kind == "cuda":
         kind = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
@@ -116,7 +116,7 @@ def world(device: str) -> Iterator[World]:
 
 
 def distribute(model: nn.Module, blocks: nn.ModuleList, world: World, parallel: Parallel) -> nn.Module:
-    """The model as these processes train it together."""
+    """Return the model wrapped for DDP or FSDP; a single process gets the model itself."""
     if world.size == 1:
         return model
     if parallel == "ddp":
@@ -129,7 +129,7 @@ def distribute(model: nn.Module, blocks: nn.ModuleList, world: World, parallel: 
 
 
 def no_sync(model: nn.Module, last: bool) -> Any:
-    """Only the last of the batches that make an update has its gradients exchanged."""
+    """Return a context that exchanges gradients between processes only for the last batch of an update."""
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     if isinstance(model, FSDPModule):
@@ -139,19 +139,19 @@ def no_sync(model: nn.Module, last: bool) -> Any:
 
 @contextmanager
 def whole(model: nn.Module) -> Iterator[None]:
-    """Inside, every process has all weights of a model that is shared out, so that parts of it can be called."""
-    shared = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    for module in shared:
+    """Inside, every process has all weights of a sharded model, so that its parts can be called."""
+    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for module in sharded:
         module.unshard()
     try:
         yield
     finally:
-        for module in shared:
+        for module in sharded:
             module.reshard()
 
 
 def gather(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Weights and the optimizer's state by name, whole and on the CPU; empty but in the main process."""
+    """Return weights and optimizer state by name, unsharded and on the CPU; empty except in the main process."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     weights = get_model_state_dict(model, options=options)
     state: Any = get_optimizer_state_dict(model, optimizer, options=options).get("state", {})
@@ -162,7 +162,7 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str
 def scatter(
     model: nn.Module, optimizer: torch.optim.Optimizer, weights: dict[str, Tensor], state: dict[str, Tensor]
 ) -> None:
-    """The reverse of `gather`; every process has read all of it."""
+    """Load what `gather` returned; every process passes all of it."""
     options = StateDictOptions(full_state_dict=True)
     set_model_state_dict(model, dict(weights), options=options)
     nested: dict[str, Any] = {}

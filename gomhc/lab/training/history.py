@@ -1,7 +1,7 @@
-"""The records of a run: one JSON object a line, in RUN/metrics.jsonl, and the same curves for TensorBoard.
+"""The metrics of a run: one JSON object per line in RUN/metrics.jsonl, and the same curves for TensorBoard.
 
-A run that is resumed forgets the records from that step on, whole or torn, and writes them again. Each checkpoint knows
-the length and the SHA-256 of the file when it was written, so that a change of it is noticed.
+A resumed run drops the records after its checkpoint, complete or not, and writes them again. Each checkpoint holds the
+length and the SHA-256 of the file at that time, so that changes of the file are noticed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from gomhc.lab.files import Damaged, open_regular, remove_unfinished, write_atom
 
 FILE = "metrics.jsonl"
 LONGEST_LINE, LARGEST_FILE = 2**24, 2**32
-"""Bytes that are read into memory at once."""
+"""Maximum number of bytes that are read into memory at once."""
 Metrics = Mapping[str, Any]
+"""One record: `step` and the metrics of that step or evaluation."""
 
 
 class History:
-    """The records of a run; `append` adds one."""
+    """The open metrics of a run."""
 
     def __init__(self, run: Path, first_step: int = 0, written: tuple[int, str] | None = None) -> None:
-        """Continue from `first_step`, when the file had the length and SHA-256 in `written`; None for a new run."""
+        """Continue from `first_step`, at which the file had the length and SHA-256 in `written`; None for a new run."""
         path = run / FILE
         remove_unfinished(run, FILE)
         kept = _first_bytes(path, *written) if written is not None else b""
         if kept is None:
-            warnings.warn(
-                f"{path} was changed after the checkpoint; its records that can be read are kept", stacklevel=3
-            )
+            warnings.warn(f"{path} was changed after the checkpoint; its readable records are kept", stacklevel=3)
             records = (record for record in read(run) if record["step"] < first_step)
             kept = "".join(json.dumps(record) + "\n" for record in records).encode()
         write_atomically(path, kept)
@@ -50,7 +49,7 @@ class History:
         return self._length, self._digest.hexdigest()
 
     def append(self, record: Metrics) -> None:
-        """Written at once: it survives the process, though not yet the machine."""
+        """Write a record; it survives a crash of the process, but not yet of the machine."""
         line = (json.dumps(record) + "\n").encode()
         self._file.write(line)
         self._file.flush()
@@ -61,20 +60,20 @@ class History:
                 self._board.add_scalar(name, value, record["step"])
 
     def flush(self) -> None:
-        """Onto the disk, before a checkpoint that counts on it."""
+        """Write everything to disk, before a checkpoint that refers to it."""
         os.fsync(self._file.fileno())
         if self._board is not None:
             self._board.flush()
 
     def close(self) -> None:
-        """No more records."""
+        """Close the files."""
         self._file.close()
         if self._board is not None:
             self._board.close()
 
 
 def read(run: Path) -> Iterator[dict[str, Any]]:
-    """The records of a run, without lines that are none, such as one that was torn when a process died."""
+    """Yield the records of a run, without invalid lines, such as the incomplete last line of a killed process."""
     path = run / FILE
     if not path.exists():
         return
@@ -89,14 +88,14 @@ def read(run: Path) -> Iterator[dict[str, Any]]:
 
 
 def require_no_links(run: Path) -> None:
-    """`Damaged` if something that a run writes is a link, through which other files would be changed."""
+    """Raise `Damaged` if a file or folder that a run writes is a link, which could lead to files of others."""
     for name in (FILE, "checkpoints", "tensorboard"):
         if (run / name).is_symlink():
-            raise Damaged(f"{run / name} must be of the run itself, got a link; let the whole folder {run} be one")
+            raise Damaged(f"{run / name} must not be a link; make the whole folder {run} a link instead")
 
 
 def _first_bytes(path: Path, length: int, digest: str) -> bytes | None:
-    """So many bytes of the file, or None if they are not those of that SHA-256."""
+    """Return the first `length` bytes of the file, or None if their SHA-256 is another."""
     try:
         with open_regular(path) as file:
             content = file.read(length) if length <= min(LARGEST_FILE, os.fstat(file.fileno()).st_size) else b""
@@ -116,6 +115,6 @@ def _numbers(record: Metrics, prefix: str = "") -> Iterator[tuple[str, float]]:
 def _tensorboard(folder: Path, first_step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:  # an extra, gomhc[train]; the records have it all
+    except ImportError:  # TensorBoard is optional (gomhc[train]); metrics.jsonl has the same numbers
         return None
     return SummaryWriter(str(folder), purge_step=first_step)

@@ -1,7 +1,7 @@
 """The training loop: batch, forward, backward, clip, step, log, evaluate, save.
 
-A run is a function of its recipe and of the number of processes. Batches and dropout of a step are drawn from the seed
-and the step, so nothing random has to be kept, and a resumed run goes on bit for bit.
+A run is determined by its recipe and the number of processes. Batches and dropout of a step depend only on the seed and
+the step, so that no random state has to be saved and a resumed run equals an uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
@@ -36,54 +36,54 @@ from gomhc.models import GPT, GPTConfig
 from gomhc.statistics.curves import gradient_jitter
 
 LOCK = ".lock"
-"""The file in the folder of a run that its process holds."""
+"""Lock file in the folder of a run."""
 BETAS = (0.9, 0.95)
-"""Of AdamW, as nanoGPT has them."""
+"""Betas of AdamW, as in nanoGPT."""
 JITTER_WINDOW = 10
-"""Steps over which the paper measures it (app. G.2)."""
+"""Number of steps over which the paper measures jitter (app. G.2)."""
 
 
 class Watcher:
-    """Somebody who is told how a run goes; this one does not care."""
+    """Base class of observers of a run; its methods do nothing."""
 
     def opened(self, run: Path) -> None:
-        """When the run has its folder."""
+        """Called when the folder of the run is ready."""
 
     def started(self, recipe: Recipe, model: GPT, step: int) -> None:
-        """Before the first step."""
+        """Called before the first step."""
 
     def stepped(self, record: Metrics) -> None:
-        """After each step: step, loss, gradient_norm, jitter, learning_rate, seconds."""
+        """Called after each step: step, loss, gradient_norm, jitter, learning_rate, seconds."""
 
     def evaluated(self, record: Metrics) -> None:
-        """After each evaluation: step, validation_loss, mix_distance, sample, and what `Inspection.summary` has."""
+        """Called after each evaluation: step, validation_loss, mix_distance, sample, and `Inspection.summary`."""
 
     def saved(self, folder: Path) -> None:
-        """After each checkpoint."""
+        """Called after each checkpoint."""
 
 
 class NotFinite(ArithmeticError):
-    """The loss or its gradient is no number any more."""
+    """The loss or its gradient is infinite or nan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where and how a run is computed; none of it is part of the recipe."""
+    """How a run is computed; not part of the recipe."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto (CUDA where there is one), cpu or cuda."""
+    """Device: auto (CUDA if available), cpu or cuda."""
     compile: bool = False
-    """Whether torch.compile makes the model faster first."""
+    """Compile the model with torch.compile."""
     parallel: Parallel = "ddp"
-    """With torchrun: each process holds the whole model (ddp), or a share of it (fsdp)."""
+    """With torchrun: each process holds the whole model (ddp), or a shard of it (fsdp)."""
 
 
 def train(
     recipe: Recipe, run: Path | None = None, execution: Execution | None = None, watcher: Watcher | None = None
 ) -> int:
-    """Train from the start, in a folder that has no run yet. The number of steps done, fewer if a signal came.
+    """Train from the start, and return the number of steps done, which is smaller if a signal stopped the run.
 
-    Without `run` the folder is a new one: runs/go-1, runs/go-2 and so on.
+    `run` is a folder without a run; by default a new one: runs/go-1, runs/go-2 and so on.
     """
     execution, watcher = execution or Execution(), watcher or Watcher()
     with distributed.world(execution.device) as world, ExitStack() as stack:
@@ -92,14 +92,14 @@ def train(
 
 
 def resume(run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
-    """Go on with a run from its newest checkpoint that can be read, bit for bit."""
+    """Continue a run from its newest readable checkpoint, and return the number of steps done."""
     execution, watcher = execution or Execution(), watcher or Watcher()
     if checkpoint.is_checkpoint(run):
         raise ValueError(f"{run} is a checkpoint; expected the folder of a run, such as {run.parent.parent}")
     if not checkpoint.steps(run):
-        raise ValueError(f"{run} holds no run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
+        raise ValueError(f"{run} is not a run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
     with distributed.world(execution.device) as world, ExitStack() as stack:
-        newest: list[Checkpoint] = []  # one, in the main process
+        newest: list[Checkpoint] = []  # filled in the main process
         step = world.from_main(lambda: str(stack.enter_context(_continued(run, newest))))
         last = newest[0] if newest else checkpoint.load(checkpoint.folder_of(run, int(step)))
         return _train(last.recipe, run, last, execution, world, watcher)
@@ -120,7 +120,7 @@ def _train(
 
 @contextmanager
 def _new_folder(run: Path | None, recipe: Recipe) -> Iterator[Path]:
-    """The folder of a new run, which is ours alone; it is deleted again if nothing comes into it."""
+    """Create and lock the folder of a new run; it is deleted again if it stays empty."""
     name = f"runs/{recipe.mixing.partition(':')[0]}"
     made: list[Path] = []
     folder = run or next(folder for number in count(1) if _make(folder := Path(f"{name}-{number}"), made))
@@ -129,7 +129,9 @@ def _new_folder(run: Path | None, recipe: Recipe) -> Iterator[Path]:
         with lock(folder / LOCK, str(folder)):
             require_no_links(folder)
             if checkpoint.steps(folder):
-                raise ValueError(f"{folder} already holds a run; go on with it by --resume {folder}, or choose another")
+                raise ValueError(
+                    f"{folder} already has a run; continue it with --resume {folder}, or choose another folder"
+                )
             yield folder
     finally:
         _remove_empty(made)
@@ -137,7 +139,7 @@ def _new_folder(run: Path | None, recipe: Recipe) -> Iterator[Path]:
 
 @contextmanager
 def _continued(run: Path, newest: list[Checkpoint]) -> Iterator[int]:
-    """The step from which a run goes on, whose checkpoint is put into `newest`; the folder is ours alone meanwhile."""
+    """Lock a run, append its newest checkpoint to `newest`, and yield the step of it."""
     with lock(run / LOCK, str(run)):
         require_no_links(run)
         newest.append(checkpoint.load(run))
@@ -147,7 +149,7 @@ def _continued(run: Path, newest: list[Checkpoint]) -> Iterator[int]:
 
 
 def _make(folder: Path, made: list[Path]) -> bool:
-    """Make a folder and those above it, and add them to `made`; False if another process was faster."""
+    """Create a folder with its parents, and add them to `made`; return False if it exists."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True)
@@ -160,14 +162,14 @@ def _make(folder: Path, made: list[Path]) -> bool:
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Delete these folders, inner ones first, as far as they are empty."""
+    """Delete those of these folders that are empty, innermost first."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
 
 
 class Trainer:
-    """One process's part of a run."""
+    """The part of a run in one process."""
 
     def __init__(
         self, recipe: Recipe, run: Path, last: Checkpoint | None, execution: Execution, world: World, watcher: Watcher
@@ -190,10 +192,10 @@ class Trainer:
         self.history = History(run, self.step, last.history if last else None) if world.is_main else None
         self.norms = self.history.gradient_norms[-JITTER_WINDOW:] if self.history is not None else []
         if last is None:
-            self.save()  # from here on there is something to resume
+            self.save()  # so that the run can be resumed from the start
 
     def run_until(self, stop_wanted: Any) -> int:
-        """Train until the recipe's steps are done, or a process is asked to stop."""
+        """Train until all steps are done or a process is asked to stop; return the number of steps done."""
         self.watcher.started(self.recipe, self.gpt, self.step)
         while self.step < self.recipe.steps:
             if self.step % self.recipe.evaluate_every == 0:
@@ -208,7 +210,7 @@ class Trainer:
         return self.step
 
     def update(self) -> None:
-        """One step."""
+        """Make one step."""
         begin = time.perf_counter()
         rate = self.recipe.learning_rate_at(self.step)
         for group in self.optimizer.param_groups:
@@ -236,7 +238,7 @@ class Trainer:
         self.watcher.stepped(record)
 
     def backward(self) -> float:
-        """The mean loss over the step's batches and all processes; gradients are of the same mean."""
+        """Compute gradients, and return the mean loss over the step's batches and all processes."""
         self.gpt.train()
         total, count = 0.0, self.recipe.accumulation
         for part, (tokens, targets) in enumerate(self.batches()):
@@ -249,7 +251,7 @@ class Trainer:
         return self.world.sum(total / self.world.size)[0]
 
     def batches(self) -> list[Batch]:
-        """What of the step's batches is for this process."""
+        """Return this process's part of the batches of the step."""
         recipe = self.recipe
         size = recipe.batch_size * recipe.accumulation
         drawn = batch(self.data.train, recipe.context_length, size, seed=recipe.seed, step=self.step)
@@ -257,20 +259,20 @@ class Trainer:
         return [(self._mine(tokens), self._mine(targets)) for tokens, targets in parts]
 
     def gradient_norm(self) -> float:
-        """Over all parameters, before it is clipped."""
+        """Return the norm of the gradient over all parameters, before clipping."""
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
 
     @torch.no_grad()
     def evaluate(self) -> None:
-        """Validation loss, what the streams do on the first window of it, and a sample."""
+        """Log the validation loss, measures of the streams on the first validation window, and a sample."""
         self.gpt.eval()
         tokens, targets = evaluation_windows(
             self.data.validation, self.recipe.context_length, self.recipe.evaluation_windows
         )
         parts = zip(*(side.split(self.recipe.batch_size) for side in (tokens, targets)), strict=True)
-        with self.autocast():  # every process looks at all of it: the loss is then the same on any number of them
+        with self.autocast():  # every process evaluates everything: the loss does not depend on their number
             loss = sum(len(part[0]) * self._loss(*part) for part in parts) / len(tokens)
         if not math.isfinite(loss):
             raise NotFinite(self.diagnosis(f"the validation loss is {loss}"))
@@ -284,21 +286,21 @@ class Trainer:
         self.watcher.evaluated(record)
 
     def streams(self, tokens: Tensor) -> Metrics:
-        """A dozen numbers of what the streams do, and the distance of each mix from the identity."""
-        if self.gpt.config.mixing is None or tokens.shape[-1] < 2:  # a gradient takes a next token
+        """Return `Inspection.summary`, and the distance of each mix from the identity."""
+        if self.gpt.config.mixing is None or tokens.shape[-1] < 2:  # the loss needs a next token
             return {"mix_distance": {}}
         inspection = inspect(self.gpt, tokens.to(self.world.device))
         distances = zip(inspection.names, inspection.distance_to_identity.tolist(), strict=True)
         return {"mix_distance": dict(distances), **inspection.summary()}
 
     def sample(self) -> str:
-        """A text from its beginning."""
+        """Return a sampled document."""
         with distributed.whole(self.model):
             pieces = stream_text(self.gpt, self.data.tokenizer, "", num_tokens=self.recipe.sample_tokens)
             return "".join(pieces)
 
     def save(self) -> None:
-        """A checkpoint of where we are."""
+        """Write a checkpoint."""
         if self.history is not None:
             self.history.flush()
         weights, state = distributed.gather(self.model, self.optimizer)
@@ -309,36 +311,36 @@ class Trainer:
         self.world.wait()
 
     def diagnosis(self, what: str) -> str:
-        """What is not finite, at which step, in which layer, and what is left."""
+        """Return a message with the step and the layer of the first number that is not finite, and a way out."""
         tokens, targets = self.batches()[0]
         self.seed_dropout(0)
         where = health.first_not_finite(self.gpt, lambda: self.gpt(tokens, targets))
         if where is None and (weight := health.first_gradient_not_finite(self.gpt)) is not None:
             where = f"the gradient of {weight}"
         where = self.world.first(where) or "no single layer"
-        left = checkpoint.folder_of(self.folder, checkpoint.steps(self.folder)[-1])
+        last = checkpoint.folder_of(self.folder, checkpoint.steps(self.folder)[-1])
         return (
-            f"at step {self.step} {what}; the first that is not finite is {where}. The last good checkpoint is {left}; "
+            f"at step {self.step} {what}; the first that is not finite is {where}. The last good checkpoint is {last}; "
             f"try a lower learning rate, or precision float32"
         )
 
     def log(self, record: Metrics) -> None:
-        """Keep a record."""
+        """Append a record to the history."""
         if self.history is not None:
             self.history.append(record)
 
     def close(self) -> None:
-        """No more records."""
+        """Close the history."""
         if self.history is not None:
             self.history.close()
 
     def seed_dropout(self, part: int) -> None:
-        """Dropout is drawn from the step, the part of it and the process."""
+        """Seed dropout by the step, the batch of the step and the process."""
         key = np.random.SeedSequence([self.recipe.seed, self.step, part, self.world.rank])
         torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Branches in bfloat16, if the recipe says so."""
+        """Return the context of the recipe's precision."""
         enabled = self.recipe.precision == "bfloat16"
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=enabled)
 
@@ -351,23 +353,24 @@ class Trainer:
 
 
 def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
-    """Refuse sizes that cannot fit, instead of filling the machine first. The estimate is a lower bound.
+    """Raise a ValueError if the run cannot fit into memory, by a lower bound of what it needs.
 
-    Weights, gradients and AdamW's two moments are four numbers a parameter; the scores of a batch are one a word.
+    Weights, gradients and AdamW's two moments are four numbers per parameter; a batch has one logit per token and word
+    of the vocabulary.
     """
     tokens = -(-recipe.batch_size // world.size) * recipe.context_length
     needed = 4 * (4 * config.num_parameters // world.size + tokens * (config.vocab_size + config.num_channels))
     if needed > world.memory:
         raise ValueError(
             f"a model of {config.num_parameters:,} parameters on batches of {recipe.batch_size} sequences needs more "
-            f"than {needed / 2**30:,.1f} GiB, and there are {world.memory / 2**30:,.1f}; choose a smaller "
-            f"num_channels, num_layers, batch_size or context_length, or a mixing of fewer logits"
+            f"than {needed / 2**30:,.1f} GiB, but the device has {world.memory / 2**30:,.1f}; choose a smaller "
+            f"num_channels, num_layers, batch_size or context_length, or a mixing with fewer logits"
         )
 
 
 def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     if recipe.batch_size % world.size != 0:
-        raise ValueError(f"batch_size={recipe.batch_size} cannot be shared by {world.size} processes equally")
+        raise ValueError(f"batch_size={recipe.batch_size} must be a multiple of the {world.size} processes")
     corpus = corpora.find(recipe.corpus)
     made = prepare(corpus, recipe.tokenizer) if world.is_main else None
     world.wait()
@@ -375,9 +378,9 @@ def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     for side, tokens in (("train", data.train), ("validation", data.validation)):
         if len(tokens) <= recipe.context_length:
             raise ValueError(
-                f"the {side} side of the corpus has {len(tokens)} tokens, and context_length={recipe.context_length} "
+                f"the {side} side of the corpus has {len(tokens)} tokens, but context_length={recipe.context_length} "
                 f"needs more; use a longer text or a shorter context"
             )
     if last is not None and data.fingerprint != last.data:
-        raise ValueError(f"the corpus {recipe.corpus} is not the one that this run began with; bring that one back")
+        raise ValueError(f"the corpus {recipe.corpus} is not the one that this run started with; restore that one")
     return data

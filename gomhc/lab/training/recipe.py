@@ -1,4 +1,4 @@
-"""What is trained, on what, and how? A value that says it all: the same recipe gives the same run."""
+"""The recipe of a run: model, corpus and optimization. The same recipe gives the same run."""
 
 from __future__ import annotations
 
@@ -15,65 +15,65 @@ from gomhc.models import GPTConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A complete run."""
+    """Everything that determines a run."""
 
     mixing: str = "go"
     """What mixes the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
     sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained or a name of the literature (mhc-lite);
     options follow a colon, as in go:expressivity=1."""
     num_streams: int = 4
-    """Residual streams (d)."""
+    """Number of residual streams (d)."""
     start: Start = "mean-stream"
-    """Initial values of the coefficients of the streams."""
+    """Initial values of the coefficients (read, write and mix)."""
 
     corpus: str = "stories"
-    """What is learned: stories (made here), shakespeare, tinystories (downloads), or a text file with <|endoftext|>
-    behind each document."""
+    """Training text: stories (generated), shakespeare or tinystories (downloads), or a text file with <|endoftext|>
+    after each document."""
     tokenizer: str = "character"
-    """How text is cut: character, gpt2 (a download), or a folder with GPT-2's vocab.json."""
+    """Tokenizer: character, gpt2 (a download), or a folder with GPT-2's vocab.json."""
 
     num_layers: int = 4
-    """Blocks of one attention and one feed-forward network each."""
+    """Number of blocks, each with attention and a feed-forward network."""
     num_heads: int = 4
-    """Attention heads."""
+    """Number of attention heads."""
     num_channels: int = 128
-    """Width of a token."""
+    """Number of channels of a stream."""
     context_length: int = 128
-    """The most tokens that attention sees."""
+    """Maximum number of tokens that attention sees."""
     dropout: float = 0.0
-    """Share of activations that are dropped in training."""
+    """Dropout probability in training."""
 
     steps: int = 600
-    """Updates of the weights."""
+    """Number of weight updates."""
     batch_size: int = 16
-    """Sequences of a batch, over all processes."""
+    """Number of sequences in a batch, over all processes."""
     accumulation: int = 1
-    """Batches whose gradients are averaged before an update."""
+    """Number of batches whose gradients are averaged for an update."""
     learning_rate: float = 1e-3
-    """At its peak, after the warm-up."""
+    """Peak learning rate, after the warm-up."""
     final_learning_rate: float = 1e-4
-    """At the end of its cosine."""
+    """Learning rate at the end of the cosine schedule."""
     warmup_steps: int = 20
-    """Steps in which the learning rate rises to its peak."""
+    """Number of steps in which the learning rate rises to its peak."""
     weight_decay: float = 0.1
-    """Of matrices; biases, norms and static coefficients do not decay."""
+    """Weight decay of matrices; biases, norms and static coefficients do not decay."""
     clip: float = 1.0
-    """The largest norm of the gradient; larger ones are scaled down to it."""
+    """Maximum norm of the gradient; larger gradients are scaled down to it."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the branches; weights and coefficients are float32 in any case."""
+    """Precision of the branches; weights and coefficients are always float32."""
 
     evaluate_every: int = 100
-    """Steps between two looks at the validation text and a sample."""
+    """Number of steps between evaluations."""
     evaluation_windows: int = 64
-    """Windows of the validation text that are looked at."""
+    """Maximum number of validation windows in an evaluation."""
     sample_tokens: int = 200
-    """Length of a sample."""
+    """Number of tokens of the sample in an evaluation."""
     save_every: int = 100
-    """Steps between two checkpoints."""
+    """Number of steps between checkpoints."""
     keep: int = 2
-    """How many checkpoints are kept."""
+    """Number of checkpoints to keep."""
     seed: int = 0
-    """Of weights, batches and dropout."""
+    """Random seed of weights, batches and dropout."""
 
     def __post_init__(self) -> None:
         for name in ("mixing", "corpus", "tokenizer"):
@@ -103,11 +103,11 @@ class Recipe:
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens an update learns from."""
+        """Number of tokens of an update."""
         return self.batch_size * self.accumulation * self.context_length
 
     def gpt_config(self, vocab_size: int) -> GPTConfig:
-        """Of its model."""
+        """Return the configuration of the model."""
         return GPTConfig(
             num_layers=self.num_layers,
             num_heads=self.num_heads,
@@ -120,7 +120,7 @@ class Recipe:
         )
 
     def learning_rate_at(self, step: int) -> float:
-        """A straight line up to the peak, then half a cosine down."""
+        """Return the learning rate of a step: linear warm-up to the peak, then cosine decay."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / (self.warmup_steps + 1)
         share = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
@@ -128,10 +128,10 @@ class Recipe:
         return self.final_learning_rate + height * (self.learning_rate - self.final_learning_rate)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Recipe:
-        """What `dataclasses.asdict` gave; fields of another version are an error."""
-        if not isinstance(values, dict):
-            raise ValueError(f"a recipe is a table of values, got {values!r}")
-        if unknown := set(values) - {field.name for field in fields(cls)}:
+    def from_dict(cls, options: dict[str, Any]) -> Recipe:
+        """Restore a recipe from `dataclasses.asdict`; unknown fields are an error."""
+        if not isinstance(options, dict):
+            raise ValueError(f"a recipe must be a dictionary, got {options!r}")
+        if unknown := set(options) - {field.name for field in fields(cls)}:
             raise ValueError(f"the recipe has fields that this version does not know: {', '.join(sorted(unknown))}")
-        return cls(**values)
+        return cls(**options)

@@ -1,4 +1,4 @@
-"""What does a model write? Text, piece by piece as it is made."""
+"""Sampling of text from a model, piece by piece."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gomhc.lab.data.tokenizers import Tokenizer
 from gomhc.models import GPT
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What the bytes of half a character are decoded to."""
+"""The character to which the bytes of an incomplete character are decoded."""
 
 
 def stream_text(
@@ -24,9 +24,9 @@ def stream_text(
     top_k: int | None = None,
     seed: int = 0,
 ) -> Iterator[str]:
-    """What follows the prompt, until the end of the document or `num_tokens`; the prompt is not repeated.
+    """Yield the text that follows the prompt, up to the end of the document or `num_tokens`.
 
-    Without a prompt a document begins.
+    An empty prompt starts a new document.
     """
     device = model.tokens.weight.device
     start = tokenizer.encode(prompt) or [tokenizer.end_of_text if tokenizer.end_of_text is not None else 0]

@@ -1,4 +1,4 @@
-"""How is a run asked to stop? By SIGINT (Ctrl-C) or SIGTERM: it ends the step in hand, saves, and leaves."""
+"""Stopping a run by SIGINT (Ctrl-C) or SIGTERM: it finishes the current step, saves, and exits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from types import FrameType
 
 @dataclass
 class Stop:
-    """Whether somebody asked."""
+    """Whether a signal has asked the run to stop."""
 
     wanted: bool = False
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Inside, the first signal asks; a second Ctrl-C ends at once, as it always did."""
+    """Inside, the first signal sets `wanted`; a second Ctrl-C raises KeyboardInterrupt."""
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread alone
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield stop
         return
 

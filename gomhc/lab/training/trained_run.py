@@ -1,4 +1,4 @@
-"""A run that `gomhc train` wrote, ready to be used."""
+"""Loading of a run that `gomhc train` wrote."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from gomhc.models import GPT
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """Model, tokenizer and recipe; the model is on the CPU, in evaluation mode."""
+    """A trained model with its tokenizer and recipe; the model is on the CPU, in evaluation mode."""
 
     model: GPT
     tokenizer: Tokenizer
     recipe: Recipe
     step: int
+    """Number of updates that were made."""
 
 
 def load_run(directory: Path | str) -> TrainedRun:
-    """The newest checkpoint of a run, or the one in this folder."""
+    """Load the newest checkpoint of a run, or the checkpoint in this folder."""
     newest = checkpoint.load(Path(directory))
     tokenizer = from_description(newest.tokenizer)
     model = GPT(newest.recipe.gpt_config(tokenizer.vocab_size))

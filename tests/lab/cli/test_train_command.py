@@ -90,9 +90,9 @@ def test_sample_streams_the_same_text_for_the_same_seed(gomhc_command) -> None:
         (("train", "--steps", "many"), "--steps"),
         (("train", "--mixing", "magic"), "the mixing must be one of go, "),
         (("train", "--corpus", "nowhere.txt"), "a text file, got 'nowhere.txt'"),
-        (("train", "--resume", "nowhere"), "nowhere holds no run of gomhc train"),
+        (("train", "--resume", "nowhere"), "nowhere is not a run of gomhc train"),
         (("train", "--resume", "nowhere", "--steps", "3"), "--resume can be combined with"),
-        (("sample", "nowhere"), "nowhere holds no run of gomhc train"),
+        (("sample", "nowhere"), "nowhere is not a run of gomhc train"),
     ],
 )
 def test_mistake_is_a_message_and_no_traceback(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from gomhc.lab.data import corpora, tokenizers
 from gomhc.lab.data.corpora import Files, Split, Stories, documents
-from gomhc.lab.data.download import Remote
+from gomhc.lab.data.download import Remote, cache_directory
 from gomhc.lab.data.story_grammar import stories
 from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, from_description
 from gomhc.lab.data.tokens import batch, evaluation_windows, prepare
@@ -179,7 +180,7 @@ class TestTokens:
         about = unseal((folder / "tokens.json").read_bytes())
         about["files"]["train.bin"] = sha256(folder / "train.bin")
         (folder / "tokens.json").write_text(seal(about))
-        with pytest.warns(UserWarning, match="has a token 9999, and there are"):
+        with pytest.warns(UserWarning, match="has a token 9999, but the vocabulary has"):
             assert prepare(Split(tmp_path / "t"), "character").train.tolist() == expected
 
     def test_what_a_killed_process_left_is_removed(self, tmp_path: Path, cache: Path) -> None:
@@ -234,6 +235,17 @@ class TestTokens:
 
 
 class TestDownload:
+    def test_the_cache_is_the_users_unless_gomhc_cache_says_otherwise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GOMHC_CACHE", "/somewhere")
+        assert cache_directory() == Path("/somewhere")
+        monkeypatch.setenv("GOMHC_CACHE", "")
+        if sys.platform == "linux":
+            monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+            assert cache_directory() == Path("/caches/gomhc")
+            monkeypatch.setenv("XDG_CACHE_HOME", "")
+            assert cache_directory() == Path.home() / ".cache" / "gomhc"
+        assert cache_directory().name in ("gomhc", "Cache")
+
     def test_file_of_the_right_content_is_kept(self, tmp_path: Path, cache: Path) -> None:
         (tmp_path / "source").write_text("content")
         remote = Remote("kept.txt", (tmp_path / "source").as_uri(), sha256(tmp_path / "source"))
@@ -243,7 +255,7 @@ class TestDownload:
 
     def test_file_of_another_content_is_not_kept(self, tmp_path: Path, cache: Path) -> None:
         (tmp_path / "source").write_text("content")
-        with pytest.raises(ValueError, match="gave a file with SHA-256"):
+        with pytest.raises(ValueError, match=r"has SHA-256 .*, expected 0000.*; not kept"):
             Remote("kept.txt", (tmp_path / "source").as_uri(), "0" * 64).fetch()
         assert list(cache.iterdir()) == []
 
@@ -298,7 +310,7 @@ class TestVocabularyOnDisk:
         description = BytePairTokenizer(str(folder)).describe()
         assert from_description(description).encode("ab") == [256]
         self.write(folder, "ba")
-        with pytest.raises(ValueError, match="is not the vocabulary that this run began with"):
+        with pytest.raises(ValueError, match="is not the vocabulary that this run started with"):
             from_description(description).encode("ab")
 
     @pytest.mark.parametrize(

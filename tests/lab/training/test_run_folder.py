@@ -143,7 +143,9 @@ class TestDamage:
         for step in checkpoint.steps(run):
             (checkpoint.folder_of(run, step) / checkpoint.OPTIMIZER).unlink()
         for use in (load_run, lambda run: resume(run, CPU)):
-            with pytest.raises(Damaged, match=r"step-00000006 cannot be read .*; no other one in this run can be read"):
+            with pytest.raises(
+                Damaged, match=r"step-00000006 cannot be read .*; no other checkpoint of this run can be read"
+            ):
                 use(run)
 
     @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.EMFILE])
@@ -161,7 +163,7 @@ class TestDamage:
 
     def test_a_checkpoint_of_an_earlier_version_says_so(self, run: Path) -> None:
         (newest(run) / checkpoint.STATE).write_text('{\n "format": "gomhc checkpoint 1",\n "step": 6\n}')
-        with pytest.raises(Damaged, match="an earlier version of gomhc wrote it"):
+        with pytest.raises(Damaged, match="written by an earlier version of gomhc"):
             load_run(newest(run))
 
     def test_a_run_that_is_read_while_it_deletes_its_oldest_checkpoint(
@@ -244,7 +246,7 @@ class TestHostileFolder:
         shutil.rmtree(newest(started))
         (started / FILE).unlink()
         (started / FILE).symlink_to(precious)
-        with pytest.raises(Damaged, match="must be of the run itself, got a link"):
+        with pytest.raises(Damaged, match="must not be a link"):
             resume(started, CPU)
         assert precious.read_text() == "precious"
 
@@ -253,7 +255,7 @@ class TestHostileFolder:
         (started / name).rename(tmp_path / "elsewhere")
         (started / name).symlink_to(tmp_path / "elsewhere")
         before = sorted((tmp_path / "elsewhere").rglob("*"))
-        with pytest.raises(Damaged, match="must be of the run itself, got a link"):
+        with pytest.raises(Damaged, match="must not be a link"):
             resume(started, CPU)
         assert sorted((tmp_path / "elsewhere").rglob("*")) == before
 
@@ -274,8 +276,8 @@ class TestHostileFolder:
             (lambda state: state.update(files={"/dev/zero": "0"}), "expected checksums of"),
             (lambda state: state.update(files=None), "expected checksums of"),
             (lambda state: state.update(files=list(state["files"])), "expected checksums of"),
-            (lambda state: state.update(step=5), "expected step 6, as its folder says, got 5"),
-            (lambda state: state.update(step="6"), "expected step 6, as its folder says, got .6."),
+            (lambda state: state.update(step=5), "expected step 6, as in the name of its folder, got 5"),
+            (lambda state: state.update(step="6"), "expected step 6, as in the name of its folder, got .6."),
             (lambda state: state.update(step=None), "got None"),
             (lambda state: state["recipe"].update(steps=5), "step 6 is beyond the recipe.s 5 steps"),
             (lambda state: state["recipe"].update(steps="many"), "steps must be a whole number"),
@@ -288,14 +290,14 @@ class TestHostileFolder:
             (lambda state: state["recipe"].update(learning_rate="high"), "learning_rate must be a finite number"),
             (lambda state: state["recipe"].update(learning_rate=10**400), "learning_rate must be a finite number"),
             (lambda state: state["recipe"].update(num_heads=0), "num_heads must be a whole number"),
-            (lambda state: state.update(recipe=[]), "a recipe is a table"),
+            (lambda state: state.update(recipe=[]), "a recipe must be a dictionary"),
             (lambda state: state.pop("recipe"), "recipe"),
-            (lambda state: state["tokenizer"].update(characters="ab"), "and the tokenizer 3"),
+            (lambda state: state["tokenizer"].update(characters="ab"), "but the tokenizer has 3"),
             (lambda state: state["tokenizer"].update(characters="aa"), "no character twice"),
             (lambda state: state["tokenizer"].update(characters=7), "no character twice"),
             (lambda state: state["tokenizer"].update(has_end=7), "has_end must be"),
             (lambda state: state["tokenizer"].update(kind="words"), "kind must be one of character, gpt2"),
-            (lambda state: state["tokenizer"].update(size=3), "no description of a tokenizer"),
+            (lambda state: state["tokenizer"].update(size=3), "not a description of a tokenizer"),
             (lambda state: state.update(tokenizer=[]), "kind must be one of"),
             (lambda state: state["history"].update(bytes=-1), "must be a whole number"),
         ],
@@ -338,11 +340,11 @@ class TestHostileFolder:
             save_file(renamed, path)
             digest = sha256(path)
             edit(newest(run), lambda state, file=file, digest=digest: state["files"].update({file: digest}))
-        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+        with pytest.raises(Damaged, match="expected the tensors of the recipe's model"):
             load_run(newest(run))
         for step in (2, 4):
             shutil.rmtree(checkpoint.folder_of(run, step))
-        with pytest.raises(Damaged, match="expected tensors of the recipe's model"):
+        with pytest.raises(Damaged, match="expected the tensors of the recipe's model"):
             resume(run, CPU)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
@@ -393,7 +395,7 @@ class TestSizes:
         monkeypatch.setattr(World, "memory", 2**32)
         recipe = replace(checkpoint.load(whole).recipe, **change)
         refused = (
-            r"needs more than [\d,.]+ GiB, and there are 4\.0; choose|tokens, and context_length=1000000000000 needs"
+            r"more than [\d,.]+ GiB, but the device has 4\.0; choose|tokens, but context_length=1000000000000 needs"
         )
         with pytest.raises(ValueError, match=refused):
             train(recipe, tmp_path / "run", CPU)
