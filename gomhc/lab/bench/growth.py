@@ -1,4 +1,4 @@
-"""How do results look in a figure? Each is drawn from rows and from nothing else."""
+"""The plot of `gomhc bench projection --grow`: time of one matrix over d and s."""
 
 from __future__ import annotations
 

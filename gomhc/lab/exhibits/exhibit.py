@@ -49,7 +49,7 @@ class Plot:
 
     draw: Callable[[], Figure]
     caption: str
-    """What is seen, also read out to those who do not see it."""
+    """A description of the figure, which screen readers read out too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,9 @@ class Table:
     """Above it, where a section has several."""
     caption: str = ""
     row_anchors: Sequence[str] = ()
-    """Where links to single rows lead, if there are any."""
+    """Anchors of the rows, if links lead to single ones."""
     wordy: bool = False
-    """Whether cells hold sentences: then a phone shows each row as a card."""
+    """Set where cells hold sentences: a phone then shows each row as a card."""
 
 
 @dataclass(frozen=True, kw_only=True)

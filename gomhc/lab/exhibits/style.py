@@ -15,7 +15,7 @@ INK = "#010203"
 
 
 class Look(NamedTuple):
-    """What a method is called in a legend, and how its line is drawn."""
+    """A method's label in a legend, and the colour and dash of its line."""
 
     label: str
     color: str
@@ -50,7 +50,7 @@ SPARE = ("#8A8A8A", "#CC3311", "#A8801C", "#6B5BD2", "#009988", "#EE3377")
 
 
 def look(name: str) -> Look:
-    """How a method is drawn; one that is not listed gets its own name and a colour that depends on it alone.
+    """Return the look of a method; one that is not listed is labelled by its name, which also picks its colour.
 
     The published code's layout of go-mHC looks as go-mHC does: no figure has both.
     """

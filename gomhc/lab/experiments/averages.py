@@ -42,5 +42,5 @@ class Averages(Experiment):
         return {"averages-fill": Finding(shares["average:num_terms=2"] / shares["mhc-lite"], text)}
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
-        """As for the methods themselves."""
+        """The same figures as for the methods themselves."""
         return reach_exhibits(records)

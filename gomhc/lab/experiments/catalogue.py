@@ -16,7 +16,7 @@ from gomhc.lab.experiments.experiment import Experiment
 
 @cache
 def all_experiments() -> tuple[Experiment, ...]:
-    """In the order of the page: main text, appendices, then what the paper does not have."""
+    """Return every experiment in the order of the page: main text, appendices, then beyond the paper."""
     return find_experiments([*_own_modules(), *plugins.load()])
 
 

@@ -91,7 +91,7 @@ class Counts(Run):
 
 @dataclass(frozen=True, kw_only=True)
 class Dimension(Run):
-    """Of how many dimensions is what a method reaches? The largest rank of its Jacobian at random logits."""
+    """The dimension of what a method reaches: the largest rank of its Jacobian at random logits."""
 
     expressivity: int
     num_streams: int = 4
@@ -124,7 +124,7 @@ class Combinations(Run):
 
 
 def _exponent(streams: list[int], values: list[float], low: int = 16, high: int = 32) -> float:
-    """Of growth between two numbers of streams."""
+    """Exponent of the growth between two numbers of streams."""
     ratio = values[streams.index(high)] / values[streams.index(low)]
     return math.log(ratio) / math.log(high / low)
 
@@ -200,7 +200,7 @@ class CountsAndFlops(Experiment):
         }
 
     def _table_1(self, counts: Counted) -> dict[str, Finding]:
-        """What the paper's formulas say beside what the library has."""
+        """Compare the paper's formulas to the layers and maps of the library."""
         layers = [
             abs(layer - table_1(name, d, 384))
             for name, count in counts.items()
@@ -219,7 +219,7 @@ class CountsAndFlops(Experiment):
         }
 
     def _fig5(self, counts: Counted) -> dict[str, Finding]:
-        """How parameters grow with d."""
+        """Growth of the parameters with d."""
         parameters = {
             name: dict(zip(count["streams"], count["table_1"], strict=True)) for name, count in counts.items()
         }
@@ -242,7 +242,7 @@ class CountsAndFlops(Experiment):
         }
 
     def _dimensions(self, records: Sequence[Record]) -> dict[str, Finding]:
-        """What d (d - 1) / 2 parameters reach."""
+        """Dimensions that d (d - 1) / 2 parameters reach."""
         one, two = (only(records, "Dimension", expressivity=s).metrics for s in (1, 2))
         text = (
             f"{one['logits']} parameters reach {one['rank']} of {one['polytope']} dimensions at d = 4; "

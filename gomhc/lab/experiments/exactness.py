@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOGIT_SCALES = (1e-3, 1e-2, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0)
 EPSILON = 2.0**-23
-"""Of float32."""
+"""Machine epsilon of float32."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ class RegionRun(Run):
     num_samples: int = 2000
     """Random matrices."""
     seed: int = 0
-    """Of them."""
+    """Seed of the random matrices."""
 
     def execute(self) -> dict[str, Any]:
         d, generator = self.num_streams, torch.Generator().manual_seed(self.seed)
@@ -51,7 +51,10 @@ class RegionRun(Run):
 
 
 def pair_excess(num_streams: int, num_weights: int = 24) -> float:
-    """How far beyond the polygons eigenvalues of mixtures of two permutations lie; the first one up to its cycles."""
+    """Largest distance beyond the polygons of an eigenvalue of a mixture of two permutations.
+
+    Renaming the streams changes no eigenvalue, so one first permutation of each cycle type is enough.
+    """
     vertices = permutation_matrices(num_streams, torch.zeros(0, dtype=torch.float64)).numpy()
     powers = [np.linalg.matrix_power(vertices, k) for k in range(num_streams + 1)]
     cycles = zip(*np.trace(powers, axis1=2, axis2=3), strict=True)  # the traces of its powers tell its cycles

@@ -117,5 +117,5 @@ FLOOR = 0.1**2 / 3
 
 
 def _as_coded(value: float | None) -> str:
-    """What comes out with the inputs of the published code."""
+    """Results with the inputs of the published code."""
     return "" if value is None else f"; with inputs times d, as in the published code, {value:,.4g}"

@@ -67,7 +67,7 @@ def _(parametrization: Permutations, num_channels: int) -> float:
 
 @flops.register
 def _(parametrization: Kronecker, num_channels: int) -> float:
-    """Those of the factors, and one product for each entry of each partial Kronecker product from the second on."""
+    """Add to the factors' counts one product for each entry of each partial Kronecker product from the second on."""
     sizes = accumulate((part.num_streams for part in parametrization.parts), mul)
     products = sum(size**2 for index, size in enumerate(sizes) if index > 0)
     return sum(flops(part, num_channels) for part in parametrization.parts) + num_channels * products

@@ -28,7 +28,7 @@ class PathRun(ToyRun):
     """The matrices on the way: their divergence from the target, and angles from start and target where asked for."""
 
     angles: bool = False
-    """Whether angles are measured; all sign patterns are tried, so d is at most 4."""
+    """Measure angles too; all sign patterns are tried, so d is at most 4."""
 
     def execute(self) -> dict[str, Any]:
         problem, epochs = self.begin()

@@ -42,7 +42,7 @@ class SpectrumRun(Run):
     num_samples: int = 10_000
     """Random products."""
     seed: int = 0
-    """Of their logits."""
+    """Seed of their logits."""
 
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)

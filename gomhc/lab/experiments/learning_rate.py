@@ -115,7 +115,7 @@ class LearningRate(Experiment):
 
 
 def compare(best: Mapping[str, tuple[int, float] | None], num_epochs: int) -> Finding:
-    """How many times the epochs of go mHC-lite takes; a bound, where one of them does not get there."""
+    """Epochs of mHC-lite over those of go; a bound where one of them does not reach the least loss."""
     go, lite = best["go-square-s2"], best["mhc-lite"]
     value = (lite[0] if lite else num_epochs) / (go[0] if go else num_epochs)
     bound = "" if go and lite else "more than " if go else "less than "

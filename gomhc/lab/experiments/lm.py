@@ -30,7 +30,7 @@ METHODS = ("none", "hc", "mhc", "mhc-lite", "kromhc", "go-s1", "go-s2")
 FEWEST_STEPS = 500
 """Behind the warm-up the gradient settles for some hundreds of steps; with fewer, how steady it is cannot be told."""
 POINTS = 300
-"""Of a curve, in a record."""
+"""Points of a curve that a record keeps."""
 
 
 class Curves(Watcher):
@@ -75,7 +75,7 @@ class LanguageModel(Run):
 
     @property
     def training(self) -> Recipe:
-        """What is trained; it saves once, at the end."""
+        """The recipe; it saves once, at the end."""
         recipe = RECIPES[self.recipe]()
         steps = self.steps or recipe.steps
         small: dict[str, Any] = {

@@ -34,7 +34,7 @@ class FloorRun(Run):
     num_samples: int = 200_000
     """Samples, each with its own target."""
     seed: int = 0
-    """Of everything drawn."""
+    """Seed of everything that is drawn."""
 
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)

@@ -63,7 +63,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which tasks have records, which are still to do, and which records are damaged and will be made again."""
+    """Runs that have records, runs that are still to do, and records that are damaged and will be made again."""
 
     kept: dict[ScheduledRun, Record]
     to_do: list[ScheduledRun]
@@ -154,7 +154,7 @@ def _do(task: ScheduledRun, store: Store, threads: int, commit: str) -> Done:
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers were computed with."""
+    """Versions of what the numbers are computed with."""
     return {
         "gomhc": __version__,
         "python": platform.python_version(),

@@ -21,12 +21,12 @@ from gomhc.lab.results.claim import Claim, Finding, Rule
 from gomhc.lab.results.record import Record
 
 CHUNK = 5000
-"""Targets that are searched for at once."""
+"""Targets in one batch of the search."""
 NUM_CELLS = 101
-"""Of the histogram, a side."""
+"""Cells on a side of the histogram."""
 
 NUM_COARSE_CELLS = 41
-"""A side, for the share that is filled: every one of them holds many targets."""
+"""Cells on a side for the share that is reached: each holds many targets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,11 @@ class ReachRun(Run):
     num_targets: int = 100_000
     """Random points of the square."""
     num_steps: int = 100
-    """Of Adam, for each."""
+    """Steps of Adam for each target."""
     start_scale: float = 1.0
-    """Of the logits at first."""
+    """Standard deviation of the logits at the start."""
     seed: int = 0
-    """Of targets and starts."""
+    """Seed of targets and starts."""
 
     @property
     def full_size(self) -> bool:

@@ -34,13 +34,13 @@ Optimizer = Literal["adam", "sgd"]
 
 @dataclass(frozen=True, kw_only=True)
 class MixingTask:
-    """What is to be learned, and how."""
+    """What a matrix has to learn, and how it is trained."""
 
     num_streams: int = 4
     """Streams of each matrix (d)."""
 
     num_targets: int = 64
-    """How many matrices are learned side by side."""
+    """Number of matrices that are learned side by side."""
 
     num_samples: int = 100
     """Input vectors for each of them (N)."""
@@ -49,7 +49,7 @@ class MixingTask:
     """Magnitude of the noise on outputs (e)."""
 
     targets: str = "sinkhorn-uniform"
-    """Which random matrices, by their name in SAMPLERS."""
+    """Distribution of the target matrices: a name in SAMPLERS."""
 
     target_expressivity: int | None = None
     """Block size of the Haar targets (s); None for the other distributions."""
@@ -175,7 +175,7 @@ class Epoch(NamedTuple):
 def start_logits(
     parametrization: Parametrization, start: LogitStart, num_targets: int, generator: torch.Generator
 ) -> Float[Tensor, "targets p"]:
-    """Where training starts, each target elsewhere."""
+    """Random logits to start from, different for each target."""
     shape = (num_targets, parametrization.num_logits)
     if start == "near-identity":
         return torch.stack([parametrization.initial_logits(generator) for _ in range(num_targets)])

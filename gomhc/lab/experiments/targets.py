@@ -19,7 +19,7 @@ DISTRIBUTIONS: dict[str, tuple[str, int | None]] = {
     "Haar unitary, s = 2": ("haar-unitary", 2),
     "Dirichlet over permutations": ("dirichlet-permutations", None),
 }
-"""What is shown -> sampler and block size."""
+"""Label -> sampler and block size."""
 
 
 class Targets(Experiment):

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 CHUNK = 100_000
 NUM_CELLS = 121
-"""Of the grid, a side."""
+"""Cells on a side of the grid."""
 SCALES = (0.1, 0.3, 1.0, 3.0)
-"""Of the logits, in turn: small ones lie near the identity, which random rotations rarely come close to."""
+"""Scales of the logits, in turn: small ones lie near the identity, which random rotations rarely approach."""
 NUM_SHOWN = 700
 """Matrices whose coordinates are kept for the views in three dimensions."""
 
@@ -48,7 +48,7 @@ class SliceRun(Run):
     num_targets: int = 100_000
     """Points to which eigenvalues are pulled, for the share of the spectrum beside it."""
     seed: int = 0
-    """Of them."""
+    """Seed of the random matrices."""
 
     @property
     def full_size(self) -> bool:
@@ -126,7 +126,7 @@ class ThreeCycle(Experiment):
     )  # fmt: skip
 
     VIEWS = ((0, 1, 2), (0, 3, 1))
-    """Which three of the four coordinates are shown."""
+    """The three of the four coordinates that each view shows."""
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         sizes: Sizes = {"num_samples": 10_000_000, "num_targets": 5000} if scale == "quick" else {}

@@ -41,11 +41,11 @@ class ToyRun(Run, MixingTask):
     """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
 
     start: LogitStart | None = None
-    """Where it starts; None: as in the paper's code."""
+    """Distribution of the logits at the start; None for that of the paper's code."""
 
     @property
     def mixing(self) -> Parametrization:
-        """What learns."""
+        """The mixing that learns."""
         return as_mixing(self.method, self.num_streams)
 
     @property
@@ -58,7 +58,7 @@ class ToyRun(Run, MixingTask):
         return self.num_epochs * (3e-4 + 2e-9 * size)
 
     def begin(self) -> tuple[Problem, Iterator[Epoch]]:
-        """What is to be learned, and the epochs of learning it, which run as they are asked for."""
+        """Draw the problem, and return it with an iterator that trains one epoch at a time."""
         generator = torch.Generator().manual_seed(self.seed)
         problem = draw_problem(self, generator)
         start = self.start or published_start(self.mixing)
@@ -76,7 +76,7 @@ class ToyRun(Run, MixingTask):
 
 
 def published_start(mixing: Parametrization) -> LogitStart:
-    """Where the paper's code starts.
+    """Return the distribution of logits that the paper's code starts from.
 
     Its go-mHC has A = Z - Z^T with n² numbers Z, uniform in [0, 1) at first; a difference of two such is what A itself
     then starts from. Both numbers of a pair move by the step size, so A moves by twice as much as it would with
@@ -94,7 +94,7 @@ def quick_epochs(method: str) -> int:
 
 
 def describe(losses: np.ndarray) -> dict[str, Any]:
-    """What is kept of the losses (epochs + 1, targets)."""
+    """Reduce the losses (epochs + 1, targets) to what a record keeps."""
     curve = losses.mean(1)
     epochs = log_spaced(len(curve))
     return {

@@ -30,7 +30,7 @@ EPOCHS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRun(ToyRun):
-    """As `ToyRun`, with nothing else running, on one thread: matrices this small only wait for a second one."""
+    """A `ToyRun` on one thread with nothing else running; for matrices this small a second thread does not help."""
 
     @property
     def alone(self) -> bool:

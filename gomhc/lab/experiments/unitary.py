@@ -16,9 +16,9 @@ CASES = {
     "random, d = 3": ("sinkhorn-uniform", 3),
     "random, d = 6": ("sinkhorn-uniform", 6),
 }
-"""What is shown -> targets and streams."""
+"""Label -> sampler of the targets and number of streams."""
 NOISES = ((1e-2, 0.0), (1e-4, 0.0), (1e-2, 1.0))
-"""Of outputs, and of the target matrix."""
+"""Noise on the outputs and on the target matrix."""
 
 
 class Unitary(Experiment):

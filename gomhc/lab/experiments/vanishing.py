@@ -33,7 +33,7 @@ class GateRun(Run):
     num_samples: int = 64
     """Random logits."""
     seed: int = 0
-    """Of them."""
+    """Seed of the random logits."""
 
     def execute(self) -> dict[str, Any]:
         n, generator = self.num_streams, torch.Generator().manual_seed(self.seed)
@@ -69,7 +69,7 @@ class CornerRun(Run):
     num_samples: int = 32
     """Starts at each distance."""
     seed: int = 0
-    """Of them."""
+    """Seed of the random logits."""
 
     def execute(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(self.seed)

@@ -28,7 +28,7 @@ SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", XLINK)
 _LINK = re.compile(r"^#|url\(#")
-"""What stands before the id of another element, in an attribute."""
+"""The prefix of a reference to another element in an attribute."""
 EMPHASIS_IN_MARKDOWN = {"": "{}", "bold": "**{}**", "underlined": "<u>{}</u>"}  # Markdown itself underlines nothing
 
 
@@ -66,7 +66,7 @@ class Page:
         return _TEMPLATE.render(page=self, pictures=pictures, kind=_kind, number=number)
 
     def markdown(self) -> str:
-        """The same, with figures as images inside the text."""
+        """The page in Markdown, with figures as images inside the text."""
         lines = [f"# {_md(self.title)}", "", *_paragraphs(self.lead)]
         for section in self.sections:
             lines += [
@@ -109,7 +109,7 @@ def svg(draw: Callable[[], Figure], name: str) -> str:
 
 
 def _kind(value: Exhibit | Cell) -> str:
-    """What the template makes of an exhibit or of a cell."""
+    """The kind of an exhibit or cell, by which the template shows it."""
     if isinstance(value, bool | str):
         return "text"
     if isinstance(value, int | float):

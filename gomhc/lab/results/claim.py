@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What measurement says of a claim."""
+    """The outcome of checking a claim."""
 
     HOLDS = "holds"
     HOLDS_AT_REDUCED_SCALE = "holds at reduced scale"
@@ -22,13 +22,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What records say of a claim: the number that the rule judges, in words with its sizes, and how large it was."""
+    """The number that a rule judges, the same in words with its sizes, and whether those were the paper's."""
 
     value: float | None
     """None: the records are too small to decide, and the text says so."""
     text: str
     full_size: bool | None = None
-    """Whether it was measured at the paper's sizes; None: as all records of the experiment were."""
+    """Whether it was measured at the paper's sizes; None to go by the records of the experiment."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Rule:
     at_most: float = math.inf
 
     def allows(self, value: float) -> bool:
-        """Whether the number bears the claim out; what is not a number never does."""
+        """Whether the claim holds with this number; it never does with one that is not a number."""
         return self.at_least <= value <= self.at_most
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Rule:
 
 
 TRUE = Rule(1, 1)
-"""For what is either so (1) or not (0)."""
+"""The rule of a yes (1) or no (0) question."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Claim:
     """The values for which the claim holds."""
 
     def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
-        """What the finding, if there is one, says of the claim."""
+        """Judge the finding, if there is one."""
         if finding is None or finding.value is None or self.rule is None:
             return Verdict.NOT_MEASURED
         if not self.rule.allows(finding.value):

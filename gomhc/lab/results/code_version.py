@@ -26,7 +26,7 @@ NOT_NUMERICAL = (
     "gomhc.lab.results",
     "gomhc.version",
 )
-"""What experiments import without any number depending on it."""
+"""Modules that experiments import and that no number depends on."""
 
 
 @cache
@@ -62,7 +62,7 @@ def sources(module: str) -> frozenset[str]:
 
 
 def _imports(module: str) -> set[str]:
-    """What this module imports of gomhc; a name that is no module is found in the package that it is imported from."""
+    """Modules of gomhc that this one imports; a name that is no module comes from the package it is imported from."""
     imported: set[str] = set()
     for node in ast.walk(ast.parse(_file(module).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def _is_experiment(node: ast.stmt) -> bool:
 
 
 def _imports_nothing_numerical(node: ast.stmt) -> bool:
-    """What is imported for the sake of figures, findings and type checkers."""
+    """Whether it imports for figures, findings or type checkers only."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith((*NOT_NUMERICAL, "typing"))

@@ -24,11 +24,11 @@ class Record:
     experiment: str
     """Name of the experiment, as in `gomhc reproduce --only`."""
     run: str
-    """What kind of run of that experiment: the name of its class."""
+    """The kind of run: the name of its class."""
     configuration: dict[str, Any]
     """The run's fields."""
     full_size: bool
-    """Whether the run had the paper's own sizes; else a claim that it bears out holds at reduced scale."""
+    """Whether the run had the paper's sizes; a claim that holds with smaller ones holds at reduced scale."""
     key: str
     """Hash of experiment, run, configuration and code version: the name of the file."""
     code_version: str
@@ -36,9 +36,9 @@ class Record:
     commit: str
     """The state of the repository, with `+` where files differed from it; empty outside of one."""
     versions: dict[str, str]
-    """Of gomhc, Python, torch and numpy."""
+    """Versions of gomhc, Python, torch and numpy."""
     device: str
-    """What it ran on."""
+    """The kind of machine and the number of threads."""
     wall_time: float
     """Seconds."""
     metrics: dict[str, Any]
@@ -46,7 +46,7 @@ class Record:
 
     @property
     def seed(self) -> int | None:
-        """Where its random numbers start, if it draws any."""
+        """The run's seed, if it draws random numbers."""
         return self.configuration.get("seed")
 
 
@@ -81,7 +81,7 @@ class Store:
     folder: Path
 
     def path(self, experiment: str, key: str) -> Path:
-        """Where the record of this key is kept."""
+        """The file of the record with this key."""
         return self.folder / experiment / f"{key}.json"
 
     def load(self, experiment: str, key: str) -> Record | None:
@@ -114,7 +114,7 @@ class Store:
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for numbers that JSON does not have (infinite, not a number)."""
+    """Replace numbers that JSON does not have (infinite, not a number) by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
