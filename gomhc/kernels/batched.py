@@ -34,19 +34,19 @@ class Attempt(NamedTuple):
 
 
 ATTEMPTS = (Attempt(torch.float32, 4.5, 2.0**-19), Attempt(torch.float64, 128.0, 2.0**-26))
-"""As in native/tasks.h, but for twice the care in float32: two rows at a time, as there, lose fewer digits."""
-ENTRIES = 2**20
-"""Of the matrices that are worked on at once."""
-GROUPS = 8
-"""That matrices are divided into, where they can be: a thread then works on memory that no other touches."""
+"""Tried in turn. As in native/tasks.h, but twice as strict in float32: elimination two rows at a time, as there, loses
+fewer digits."""
+CHUNK_ENTRIES = 2**20
+"""Entries of the matrices that are computed together; a larger batch is computed in chunks."""
+MOST_GROUPS = 8
+"""Groups that a chunk is divided into, if its size allows: each thread then works on memory of its own."""
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """(*batch, p) -> (*batch, d, d), as `gomhc.kernels.orthostochastic` has it."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or logits.numel() == 0:
-        return plain_map.orthostochastic(
-            logits, num_streams, expressivity
-        )  # nothing can be looked up, or nothing is there
+        # Which precision each matrix needs can only be looked up on the CPU, in eager mode.
+        return plain_map.orthostochastic(logits, num_streams, expressivity)
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     matrix: Tensor = _Orthostochastic.apply(flat, num_streams, expressivity)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
@@ -56,24 +56,24 @@ class _Orthostochastic(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
         matrix = logits.new_empty(len(logits), num_streams, num_streams)
-        rows: Any = slice(None)  # that are still to be computed
-        largest = logits.abs().amax(-1)
-        attempts: list[tuple[Any, Tensor | None]] = []
+        largest_logit = logits.abs().amax(-1)
+        unfinished = torch.arange(len(logits), device=logits.device)
+        computed: list[tuple[Any, Tensor | None]] = []  # rows of the batch, and their inverses; later ones overwrite
         for precision, limit, loose in ATTEMPTS:
-            if not (largest <= limit).any():
+            within_limit = largest_logit[unfinished] <= limit
+            if not within_limit.any():
                 continue
+            rows = _rows(unfinished, len(logits))
             matrix[rows], off, inverse = _matrices(logits[rows], num_streams, expressivity, precision)
-            attempts.append((rows, inverse))
-            failed = ~((largest <= limit) & (off <= loose))  # so is NaN
-            left = failed.nonzero().squeeze(-1)
-            rows, largest = left if isinstance(rows, slice) else rows[left], largest[left]
-            if len(left) == 0:
-                break
-        else:
+            computed.append((rows, inverse))
+            accurate = off <= loose  # false for NaN
+            unfinished = unfinished[~(within_limit & accurate)]
+        if len(unfinished) > 0:
+            rows = _rows(unfinished, len(logits))
             matrix[rows] = plain_map.orthostochastic(logits[rows], num_streams, expressivity)
-            attempts.append((rows, None))
+            computed.append((rows, None))
         ctx.save_for_backward(logits)
-        ctx.num_streams, ctx.expressivity, ctx.attempts = num_streams, expressivity, attempts
+        ctx.num_streams, ctx.expressivity, ctx.computed = num_streams, expressivity, computed
         return matrix
 
     @staticmethod
@@ -82,19 +82,23 @@ class _Orthostochastic(torch.autograd.Function):
         if torch.is_grad_enabled():  # a second derivative is wanted: the plain version has all of them
             return _plain_gradient(ctx, logits, grad), None, None
         grad_logits = logits.new_empty(logits.shape)
-        for rows, inverse in ctx.attempts:
+        for rows, inverse in ctx.computed:
             if inverse is not None:
                 grad_logits[rows] = _gradients(inverse, grad[rows], logits.dtype)
             else:
                 with torch.enable_grad():
-                    grad_logits[rows] = _plain_gradient(
-                        ctx, logits.detach()[rows].requires_grad_(), grad[rows]
-                    ).detach()
+                    leaf = logits.detach()[rows].requires_grad_()
+                    grad_logits[rows] = _plain_gradient(ctx, leaf, grad[rows]).detach()
         return grad_logits, None, None
 
 
+def _rows(indices: Tensor, size: int) -> Any:
+    """What to index a batch with: a slice, which copies nothing, where all of it is meant."""
+    return slice(None) if len(indices) == size else indices
+
+
 def _plain_gradient(ctx: Any, logits: Tensor, grad: Tensor) -> Tensor:
-    """By the plain version, with a graph of its own."""
+    """The gradient at the logits by the plain version, which can be differentiated again."""
     matrix = plain_map.orthostochastic(logits, ctx.num_streams, ctx.expressivity)
     return torch.autograd.grad(matrix, logits, grad, create_graph=True)[0]
 
@@ -104,32 +108,33 @@ def _matrices(logits: Tensor, num_streams: int, expressivity: int, precision: to
     n = num_streams * expressivity
     matrix, off = logits.new_empty(len(logits), num_streams, num_streams), logits.new_empty(len(logits))
     inverse = logits.new_empty(len(logits), n**2, dtype=precision)
-    for z, m, e, k in zip(*(_chunks(x, n) for x in (logits, matrix, off, inverse)), strict=True):
-        k = _grouped(k, n)
-        _invert(_innermost(z).to(precision), out=k)
+    chunks = zip(*(_chunks(tensor, n) for tensor in (logits, matrix, off, inverse)), strict=True)
+    for logits_chunk, matrix_chunk, off_chunk, inverse_chunk in chunks:
+        k = _grouped(inverse_chunk, n)
+        _invert(_innermost(logits_chunk).to(precision), out=k)
         norms, error = _block_norms(k, num_streams)
-        m.flatten(1).copy_(norms.flatten(1, 2).transpose(0, 1).flatten(1).T)
-        e.copy_(error.flatten())
+        matrix_chunk.flatten(1).copy_(norms.flatten(1, 2).transpose(0, 1).flatten(1).T)
+        off_chunk.copy_(error.flatten())
     return matrix, off, inverse
 
 
 def _gradients(inverse: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
-    """The gradients at the logits."""
+    """The gradients at the logits, from the inverses and the gradients at the matrices."""
     n = math.isqrt(inverse.shape[-1])
-    out = grad.new_empty(len(grad), n * (n - 1) // 2, dtype=dtype)
-    for k, g, z in zip(_chunks(inverse, n), _chunks(grad, n), _chunks(out, n), strict=True):
-        x = _backward(_grouped(k, n), _innermost(g.flatten(1)).to(k.dtype).unflatten(0, g.shape[1:]))
-        z.copy_(x.flatten(1).T)
-    return out
+    grad_logits = grad.new_empty(len(grad), n * (n - 1) // 2, dtype=dtype)
+    for k, g, out in zip(*(_chunks(tensor, n) for tensor in (inverse, grad, grad_logits)), strict=True):
+        innermost = _innermost(g.flatten(1)).to(k.dtype).unflatten(0, g.shape[1:])
+        out.copy_(_backward(_grouped(k, n), innermost).flatten(1).T)
+    return grad_logits
 
 
 def _chunks(x: Tensor, n: int) -> tuple[Tensor, ...]:
-    """Views of a share of the batch each, so small that memory for its matrices is used again."""
-    return x.split(max(1, ENTRIES // n**2))
+    """Views of a part of the batch each, so small that scratch memory for its matrices is used again."""
+    return x.split(max(1, CHUNK_ENTRIES // n**2))
 
 
 def _grouped(x: Tensor, n: int) -> Tensor:
-    """(groups, n, n, batch / groups), of the same memory."""
+    """(batch, n²) as (groups, n, n, batch / groups), a view of the same memory."""
     return x.view(_num_groups(len(x)), n, n, -1)
 
 
@@ -139,12 +144,12 @@ def _innermost(x: Tensor) -> Tensor:
 
 
 def _num_groups(batch: int) -> int:
-    """As many as divide the batch."""
-    return math.gcd(batch, GROUPS)
+    """As many groups as divide the batch."""
+    return math.gcd(batch, MOST_GROUPS)
 
 
 def _invert(z: Tensor, *, out: Tensor) -> None:
-    """(groups, n, n, batch): the inverse of I + A, from (p, groups, batch)."""
+    """Write the inverse of I + A, (groups, n, n, batch), for the logits z of A, (p, groups, batch)."""
     n = out.shape[1]
     upper, lower = _triangles(n, z.device)
     flat = out.flatten(1, 2).transpose(0, 1)

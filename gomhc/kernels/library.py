@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent
 """Where the built library lies, as `_native*`, with its sources in `native`."""
 
 
-class Task(ctypes.Structure):
+class NativeTask(ctypes.Structure):
     """What an operation works on, as native/tasks.h has it. It owns the tensors whose addresses it holds."""
 
     shapes: ClassVar[dict[str, tuple[str, ...]]]
@@ -34,7 +34,7 @@ class Task(ctypes.Structure):
     tensors: list[Tensor]
 
     @classmethod
-    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> Task:
+    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
         """Checked, so that no address in it is of anything but the float32 tensor that it should be."""
         task = cls(**{name: sizes[name] for name in cls.numbers})
         task.tensors = [tensor.contiguous() for tensor in inputs.values()]
@@ -56,11 +56,11 @@ class Task(ctypes.Structure):
         return task
 
 
-def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[Task]:
+def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
     letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
     return type(
-        name, (Task,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters, "numbers": tuple(numbers)}
+        name, (NativeTask,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters, "numbers": tuple(numbers)}
     )
 
 
