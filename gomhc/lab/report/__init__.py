@@ -1,1 +1,1 @@
-"""How are results shown? They come from rows that an experiment measured, and nothing is measured here."""
+"""Pages and figures that show results; nothing is measured here."""
