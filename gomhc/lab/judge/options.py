@@ -67,8 +67,7 @@ class Options:
     store: Path = Path("judge.sqlite")
     """SQLite file of stories and answers; questions that are answered in it are not asked again."""
     out: Path | None = None
-    """Also write judge.md, .tex, .html and .json to this folder; `gomhc reproduce --out` with the same folder shows the
-    tables on its page."""
+    """Write judge.md, .tex, .html and .json to this folder; gomhc reproduce with the same --out shows the tables."""
     dry_run: bool = False
     """Ask nothing; print the number of calls and tokens, and their cost if prices are given."""
     input_price: tuple[float, ...] = ()

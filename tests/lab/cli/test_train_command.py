@@ -111,7 +111,7 @@ def test_help_lists_the_recipes_and_what_they_are(gomhc_command) -> None:
     for name in RECIPES:
         assert name in printed
     options = gomhc_command("train", "tinystories-30m", "--help")[1]
-    assert re.search(r"--steps INT\s+Updates of the weights\. \(default: 20000\)", options)
+    assert re.search(r"--steps INT\s+Number of weight updates\. \(default: 20000\)", options)
 
 
 def test_help_of_mixing_names_every_method(gomhc_command) -> None:
