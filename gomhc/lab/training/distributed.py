@@ -57,11 +57,11 @@ class World:
         """Return the part of a batch for this process."""
         return batch.chunk(self.size)[self.rank]
 
-    def sum(self, *values: float) -> list[float]:
-        """Return the sum of each value over all processes."""
+    def sum(self, *numbers: float) -> list[float]:
+        """Return the sum of each number over all processes."""
         if self.size == 1:
-            return list(values)
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+            return list(numbers)
+        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return total.tolist()
 
