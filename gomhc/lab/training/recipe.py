@@ -18,9 +18,8 @@ class Recipe:
     """Everything that determines a run."""
 
     mixing: str = "go"
-    """What mixes the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
-    sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained or a name of the literature (mhc-lite);
-    options follow a colon, as in go:expressivity=1."""
+    """Mixing of the streams: none (one plain residual stream), or a registered one such as go, identity, mhc-lite or
+    kromhc; options follow a colon, as in go:expressivity=1. `gomhc exactness` lists the keys."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = "mean-stream"
