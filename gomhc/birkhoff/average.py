@@ -46,7 +46,7 @@ class Average(Parametrization):
     key: ClassVar[str] = "average"
 
     num_terms: int = 2
-    """How many matrices are averaged (s)."""
+    """Number of matrices that are averaged (s)."""
 
     term: Parametrization | str | None = None
     """What each of them is, a value or text; by default Orthostochastic with expressivity 1, as in the paper."""

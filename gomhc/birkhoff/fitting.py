@@ -20,7 +20,7 @@ NUM_STARTS = 8
 NUM_STEPS = 100
 DAMPING_AT_START, DAMPING_AT_REST = 1e-2, 1e6
 LARGEST_JACOBIAN = 2**24
-"""How many entries of Jacobians are held at once: targets beyond that are fitted in turn."""
+"""Largest number of entries of Jacobians in memory at once; targets beyond it are fitted in turn."""
 
 MatrixMap = Callable[[Tensor], Tensor]
 

@@ -38,7 +38,7 @@ def karpelevic_boundary(num_streams: int) -> ComplexArray:
 
 
 def contains(points: ArrayLike, num_streams: int, tolerance: float = 1e-9) -> NDArray[np.bool_]:
-    """Which points lie in the region. It is star-shaped around zero: one radius bounds each direction."""
+    """Whether each point lies in the region, which is star-shaped around zero: one radius bounds each direction."""
     points = np.asarray(points, dtype=complex)
     if num_streams <= 2:
         real = (np.abs(points.imag) <= tolerance) & (np.abs(points.real) <= 1 + tolerance)

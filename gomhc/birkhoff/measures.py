@@ -18,7 +18,7 @@ LARGEST_GAUGE = 4
 
 
 class Gain(NamedTuple):
-    """Worst amplification of a signal and of a gradient."""
+    """Largest amplification of a signal (forward) and of a gradient (backward)."""
 
     forward: Float[Tensor, "*batch"]
     backward: Float[Tensor, "*batch"]
@@ -62,11 +62,11 @@ def distance_to_identity(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "
 
 
 def kl_divergence(target: Float[Tensor, "*batch d d"], matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """KL(T || B) of a row, on average, in nats (app. F.2); that of a column is the same, for the sum is over entries.
+    """KL(T || B) of a row, on average, in nats (app. F.2); that of a column is the same, as both sum over all entries.
 
     Infinite where B has a zero and T has none.
     """
-    matrix = matrix.where(target > 0, 1)  # an entry that the target does not have says nothing, and has no gradient
+    matrix = matrix.where(target > 0, 1)  # entries where the target is zero add nothing, and have no gradient
     return (torch.xlogy(target, target) - torch.xlogy(target, matrix)).sum((-2, -1)) / target.shape[-1]
 
 
@@ -92,12 +92,11 @@ def geodesic_distance(a: Float[Tensor, "*batch d d"], b: Float[Tensor, "*batch d
 
 
 def orthogonal_root(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]:
-    """The orthogonal matrix whose entries squared come closest to `matrix`, found by trying all signs of the roots."""
+    """The orthogonal matrix whose squared entries come closest to `matrix`; all signs of the roots are tried."""
     d = matrix.shape[-1]
     free = torch.tensor(list(product((1, -1), repeat=(d - 1) ** 2)), dtype=matrix.dtype, device=matrix.device)
-    signs = torch.nn.functional.pad(
-        free.reshape(len(free), d - 1, d - 1), (1, 0, 1, 0), value=1
-    )  # first row, column: gauge
+    # The signs of the first row and column are the gauge, and stay one.
+    signs = torch.nn.functional.pad(free.reshape(len(free), d - 1, d - 1), (1, 0, 1, 0), value=1)
     roots = signs * matrix.clamp(min=0).sqrt()[..., None, :, :]
     excess = roots.mT @ roots - torch.eye(d, dtype=matrix.dtype, device=matrix.device)
     best = excess.square().sum((-2, -1)).argmin(-1)

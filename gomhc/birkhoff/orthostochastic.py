@@ -23,9 +23,9 @@ from gomhc.kernels.plain_map import blockwise_squared_norm, saturated
 from gomhc.shapes import Float
 
 MOST_ROWS = 512
-"""Rows of a rotation (n) at most: it has 130,816 logits then, which already are hundreds of megabytes in a layer."""
+"""Largest number of rows of a rotation (n): it has 130,816 logits then, which take hundreds of megabytes in a layer."""
 MOST_LOGITS = 2**22
-"""Logits of matrices that are made at once while a start is searched: a few hundred megabytes."""
+"""Logits of the matrices that are made at once in the search for a start: a few hundred megabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Orthostochastic(Parametrization):
     """Size of a block (s): 1 is the orthostochastic boundary, and larger values fill the polytope."""
 
     rotation: RotationName = "cayley"
-    """Which map makes the rotation."""
+    """The map that makes the rotation."""
 
     layout: Literal["triangle", "square"] = "triangle"
     """Free reals: those above the diagonal of A, n (n - 1) / 2, or A = Z - Z^T of n², as the paper's code has it."""
@@ -114,7 +114,7 @@ class Orthostochastic(Parametrization):
 
 
 def require_expressivity(parametrization: Parametrization, expressivity: int) -> None:
-    """A ValueError unless s is a whole number that makes a rotation which can be computed with."""
+    """Raise a ValueError unless s is a whole number and the rotation is not too large to compute with."""
     require_positive(parametrization, "expressivity")
     rows = parametrization.num_streams * expressivity
     if rows > MOST_ROWS:

@@ -21,11 +21,11 @@ from gomhc.kernels.precision import at_least_float32, without_autocast
 from gomhc.shapes import Float
 
 MOST_STREAMS = 1024
-"""Streams that a matrix mixes at most; no network has had more than 32."""
+"""Largest number of streams that a matrix mixes; no network has had more than 32."""
 LEAST_LEAK = 1e-10
-"""Below, float64 could hardly tell a matrix from the identity."""
+"""Smallest initial leak: below it, float64 can hardly tell the matrix from the identity."""
 FIT_TOLERANCE = 1e-3
-"""How far the sums of a matrix handed to `fit` may be from one, unless its dtype is coarser than that."""
+"""Largest distance from one of the row and column sums of a matrix that `fit` accepts, unless its dtype is coarser."""
 
 
 class Promise(IntEnum):
@@ -75,7 +75,7 @@ class Parametrization(ABC):
     """
 
     num_streams: int
-    """How many streams the matrix mixes (d)."""
+    """Number of streams that the matrix mixes (d)."""
 
     initial_leak: float = 0.1
     """How near the identity `initial_logits` starts: the share of a stream that goes to others (1 - mean diagonal)."""
@@ -93,7 +93,7 @@ class Parametrization(ABC):
     @property
     @abstractmethod
     def num_logits(self) -> int:
-        """How many free reals it takes (p)."""
+        """Number of free reals (p)."""
 
     @abstractmethod
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
@@ -101,7 +101,7 @@ class Parametrization(ABC):
 
     @property
     def promise(self) -> Promise:
-        """What holds of the matrices for every value of the logits."""
+        """What holds for the matrices at every value of the logits."""
         return Promise.EXACT
 
     @property
@@ -146,7 +146,7 @@ class Parametrization(ABC):
         return fitting.closest_logits(self.matrix, fitting.random_starts(self.num_logits, matrix), matrix)
 
     def num_parameters(self, num_channels: int) -> int:
-        """Learned reals of one dynamic hyper-connection of C channels (table 1): (dC + 1) p + 2d²C + 2d + 3."""
+        """Number of parameters of a dynamic hyper-connection of C channels (table 1): (dC + 1) p + 2d²C + 2d + 3."""
         d, c = self.num_streams, num_channels
         return (d * c + 1) * self.num_logits + 2 * d * d * c + 2 * d + 3
 
@@ -176,7 +176,7 @@ class Parametrization(ABC):
 
 
 def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
-    """Whether all of these matrices are, as far as `fit` cares."""
+    """Whether all of these matrices are doubly stochastic, within the tolerance of `fit`."""
     tolerance = max(FIT_TOLERANCE, torch.finfo(matrix.dtype).eps)
     return bool((marginal_error(matrix.double()) <= tolerance).all() and (matrix >= -tolerance).all())
 

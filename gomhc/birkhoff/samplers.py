@@ -64,7 +64,7 @@ SAMPLERS: dict[str, Callable[..., Matrices]] = {
 
 
 def sinkhorn_off_diagonal(num_streams: int, num_samples: int, generator: Generator = None) -> Matrices:
-    """As `sinkhorn_uniform`, but nothing stays where it is: zeros on the diagonal. One stream has no such matrix."""
+    """Uniform entries off the diagonal and zeros on it, balanced; for one stream, which has no such matrix, a one."""
     entries = _empty(generator, num_samples, num_streams, num_streams).uniform_(generator=generator)
     if num_streams == 1:
         return torch.ones_like(entries)
@@ -72,7 +72,10 @@ def sinkhorn_off_diagonal(num_streams: int, num_samples: int, generator: Generat
 
 
 def balance(matrix: Float[Tensor, "*batch d d"], num_iterations: int = 10_000) -> Float[Tensor, "*batch d d"]:
-    """Sinkhorn-Knopp until the sums of a positive matrix are one to rounding; it warns where they do not get there."""
+    """Normalise rows and columns of a positive matrix in turn until their sums are one to rounding (Sinkhorn-Knopp).
+
+    Warns where the iterations end before that.
+    """
     tolerance = 4 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     for _ in range(num_iterations):
         matrix = matrix / matrix.sum(-1, keepdim=True)

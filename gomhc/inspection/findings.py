@@ -21,7 +21,7 @@ UNTAUGHT = 1e-4
 
 
 def findings(inspection: Inspection) -> list[str]:
-    """What a person should know of these numbers; empty if nothing stands out."""
+    """Return a sentence for each number that stands out; an empty list if none does."""
     return [*_of_streams(inspection), *_of_mixes(inspection), *_of_gradients(inspection)]
 
 

@@ -73,7 +73,7 @@ def _next_token_loss(scores: Tensor, tokens: Tensor, mask: Tensor | None) -> Ten
 
 
 def _measure(seen: Seen, counted: Tensor) -> dict[str, Tensor]:
-    """Streams and coefficients of one connection."""
+    """Measures of the streams and coefficients of one connection."""
     streams, read, write, mix = (
         _over_tokens(tensor, seen, counted) for tensor in (seen.streams, seen.read, seen.write, seen.mix)
     )
@@ -107,7 +107,7 @@ def _gradients(seen: Seen, at_streams: Tensor, at_logits: Tensor) -> dict[str, T
 
 
 def _over_depth(mixes: Float[Tensor, "N depth d d"]) -> dict[str, Tensor]:
-    """What the mixes do together: those up to each connection, and those from each on."""
+    """Products of mixes: of those up to each connection, and of those from each connection on."""
     depth = mixes.shape[1]
     so_far = list(_products(mixes.unbind(1), lambda product, mix: mix @ product))
     from_here = list(_products(mixes.flip(1).unbind(1), lambda product, mix: product @ mix))[::-1]
@@ -127,7 +127,7 @@ def _products(matrices: tuple[Tensor, ...], join: Callable[[Tensor, Tensor], Ten
 
 
 def _entropy(mix: Float[Tensor, "N d d"]) -> Float[Tensor, " N"]:
-    """Of the rows, each normed to one, as a share of the largest; zero for one stream."""
+    """Mean entropy of the rows, each normalised to one, as a share of log d; zero for one stream."""
     rows = F.normalize(mix.abs(), p=1, dim=-1)
     return -torch.xlogy(rows, rows).sum(-1).mean(-1) / max(torch.tensor(float(mix.shape[-1])).log().item(), 1e-12)
 
@@ -141,7 +141,7 @@ def _over_tokens(tensor: Tensor, seen: Seen, counted: Tensor) -> Tensor:
 
 @contextmanager
 def _ready(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, with gradients through every part, also where weights are frozen; as before afterwards."""
+    """Put the model in evaluation mode and let gradients through frozen weights too; undo both afterwards."""
     training = {module: module.training for module in model.modules()}
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     frozen = [parameter for parameter in frozen if parameter.is_floating_point()]

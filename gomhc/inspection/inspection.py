@@ -15,14 +15,14 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """Each field has one entry, row or matrix for each connection. Spreads are standard deviations over tokens."""
+    """Measures of every connection: one entry, row or matrix each. Spreads are standard deviations over tokens."""
 
     names: tuple[str, ...]
     """Where each connection is in the model."""
     num_tokens: int
-    """How many tokens the numbers are about."""
+    """Number of tokens that are averaged over."""
     loss: float
-    """Mean cross-entropy of the next token, in nats: what the gradients are of."""
+    """Mean cross-entropy of the next token, in nats; the gradients are those of this loss."""
 
     read_mean: Float[Tensor, "depth d"]
     """How much of each stream the branch sees."""
@@ -37,7 +37,7 @@ class Inspection:
     distance_to_identity: Float[Tensor, " depth"]
     """||mix - I||_F, mean over tokens; zero means that streams are not mixed."""
     entropy: Float[Tensor, " depth"]
-    """Of the rows of |mix|, mean over rows and tokens, as a share of log d: 0 for a permutation, 1 if all are alike."""
+    """Mean entropy of the rows of |mix| over tokens, as a share of log d: 0 for a permutation, 1 if uniform."""
     second_eigenvalue: Float[Tensor, " depth"]
     """Second largest modulus of an eigenvalue of mix, mean over tokens; 1 keeps streams apart, 0 makes them one."""
     composite_second_eigenvalue: Float[Tensor, " depth"]
@@ -55,13 +55,13 @@ class Inspection:
     """Distance of the entering streams from their mean, root mean square, as a share of the mean's length."""
 
     stream_gradient_share: Float[Tensor, "depth d"]
-    """Which share of ||dloss/dstreams||^2 belongs to each entering stream, over all tokens."""
+    """Share of ||dloss/dstreams||^2 of each entering stream, over all tokens."""
     coefficient_gradient: Float[Tensor, "depth 3"]
     """||dloss/dlogits|| of read, write and mix over all tokens: zero means that it cannot learn from this text."""
 
     @property
     def num_streams(self) -> int:
-        """How many streams there are (d)."""
+        """Number of streams (d)."""
         return self.read_mean.shape[-1]
 
     @property
@@ -74,7 +74,7 @@ class Inspection:
         return (total - same) / (d * (d - 1))
 
     def summary(self) -> dict[str, float]:
-        """A dozen numbers of the whole model, for a log."""
+        """A dozen numbers for the whole model, for a log."""
         return {
             "streams/similarity": self.similarity[-1].item(),
             "streams/spread": self.stream_spread[-1].item(),
@@ -92,7 +92,7 @@ class Inspection:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """All fields and the summary, as JSON can hold them."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
         return {**plain, "names": list(self.names), "summary": self.summary()}

@@ -11,9 +11,15 @@ from gomhc.inspection.inspect_model import inspect
 
 
 class InspectionCallback(TrainerCallback):
-    """Every so many steps, what `Inspection.summary` says of the model on these tokens, in the trainer's own log.
+    """Log `Inspection.summary` of the model on some tokens in the trainer's own log, at regular steps.
 
-    trainer.add_callback(InspectionCallback(trainer, tokens, every=100))
+        trainer.add_callback(InspectionCallback(trainer, tokens, every=100))
+
+    Args:
+        trainer: the trainer whose model is inspected.
+        tokens: (batch, time), what the model is inspected on.
+        attention_mask: (batch, time), zero where a token does not count.
+        every: steps between two inspections.
     """
 
     def __init__(

@@ -25,9 +25,9 @@ class Seen(NamedTuple):
     name: str
     streams: Float[Tensor, "*batch d c"]
     logits: Float[Tensor, "*#batch size"]
-    """Of read, write and mix in turn, before the sigmoids and the mixing."""
+    """Logits of read, write and mix in turn, before the sigmoids and the mixing."""
     sizes: tuple[int, int, int]
-    """How many logits are for read, write and mix."""
+    """Numbers of logits of read, write and mix."""
     read: Float[Tensor, "*#batch d"]
     write: Float[Tensor, "*#batch d"]
     mix: Float[Tensor, "*#batch d d"]
@@ -81,6 +81,6 @@ def _watched_read(
 
 
 def _short(name: str) -> str:
-    """Without what all names have: `model.layers.3.connections.attention.coefficients` -> `3 attention`."""
+    """Drop the parts that all names have: `model.layers.3.connections.attention.coefficients` -> `3 attention`."""
     common = {"model", "layers", "transformer", "h", "gpt_neox", "blocks", "connections", "coefficients", "base_model"}
     return " ".join(part for part in name.split(".") if part not in common)

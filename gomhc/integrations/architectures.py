@@ -47,7 +47,7 @@ class Architecture:
     not_for_attention: tuple[str, ...] = ()
     """Arguments of the layer that its attention is not given."""
     is_parallel: Callable[[Any], bool] = _never
-    """Of the configuration: whether all branches see the same x, and are added at once."""
+    """Whether, by the model's configuration, all branches see the same x and are added at once."""
 
     def connections(self, config: Any) -> dict[str, tuple[Chain, ...]]:
         """A name for each hyper-connection of a layer, and the chains whose sum is its branch."""
@@ -137,7 +137,7 @@ def register_architecture(model_type: str, architecture: Architecture) -> None:
 
 
 def architecture_of(model_type: str) -> Architecture:
-    """How the layers of such a model are built."""
+    """Return the architecture of a type of model."""
     if model_type not in ARCHITECTURES:
         raise ValueError(
             f"gomhc.upcycle knows {', '.join(sorted(ARCHITECTURES))}, not {model_type!r}; "

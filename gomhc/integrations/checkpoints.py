@@ -45,19 +45,19 @@ KINDS = {"upcycle": "upcycle", "swap_mixing": "deepseek_v4"}
 
 
 def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
-    """Let the configuration say what was done to the model, so that `from_pretrained` can do it again."""
+    """Write into the configuration what was done to the model, so that `from_pretrained` can do it again."""
     model.config.__class__ = _config_class(original_type(model.config))
     model.config.gomhc = {"kind": kind, "version": __version__, **description}
 
 
 def unmark(model: PreTrainedModel) -> None:
-    """The model is again as transformers knows it."""
+    """Remove the mark: the model is again as transformers knows it."""
     model.config.__class__ = CONFIG_MAPPING[original_type(model.config)]
     del model.config.gomhc
 
 
 def original_type(config: PreTrainedConfig) -> str:
-    """What transformers calls this type of model."""
+    """The type of the model before gomhc changed it."""
     return config.model_type.removeprefix(PREFIX)
 
 

@@ -31,7 +31,7 @@ Model = TypeVar("Model", bound=nn.Module)
 PARTS = ("fn", "base", "scale", "hc_mult", "hc_sinkhorn_iters", "hc_eps", "input_norm")
 """Attributes of a hyper-connection in DeepSeek-V4's form."""
 SMALLEST_SINGULAR_VALUE = 1e-3
-"""Of a Jacobian, as a share of its largest: directions of the logits that hardly move the matrix are left alone."""
+"""As a share of the largest one of a Jacobian: directions of the logits that hardly move the matrix are left alone."""
 
 
 @register
@@ -135,7 +135,7 @@ def is_deepseek_v4(module: nn.Module) -> bool:
 
 
 def sinkhorn_of(module: Any) -> SinkhornV4:
-    """What makes its mixing matrices."""
+    """The mixing of such a module."""
     return SinkhornV4(num_streams=module.hc_mult, num_iterations=module.hc_sinkhorn_iters, epsilon=module.hc_eps)
 
 

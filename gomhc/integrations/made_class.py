@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class Made:
-    """In front of another class: `pickle` and `torch.save` find the class by the function that makes it."""
+    """Base class in front of another: `pickle` and `torch.save` find the class by the function that makes it."""
 
     made_by: ClassVar[tuple[Callable[..., type], tuple[Any, ...]]]
     """A function of a module and its arguments, which can be pickled."""

@@ -22,7 +22,7 @@ from gomhc.layers import HyperConnection, expand, readout
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPlan:
-    """What a layer has to do."""
+    """The branches of a layer with streams, and its place in the model."""
 
     branches: dict[str, tuple[Chain, ...]]
     """For each connection the chains of modules whose sum is its branch."""

@@ -1,11 +1,11 @@
-"""The operations that have fast versions: one name an operation, and the version is chosen for the tensors at hand.
+"""Operations that have fast versions; the version that runs is chosen for the tensors at hand.
 
 `plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
 others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
 
-Every version is batch-invariant: a token's results and gradients are the same, bit for bit, whatever the batch
-is made of besides, wherever the token stands in it, and on any number of threads. In C++ and Triton this holds by
-construction. Read and write in pure torch go through BLAS, which promises nothing: it holds as far as it was tried.
+Every version is batch-invariant: a token's results and gradients are the same bit for bit, whatever else is in the
+batch, wherever the token is in it, and on any number of threads. In C++ and Triton this holds by construction. Read and
+write in pure torch use BLAS, which does not promise it; there it is tested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which version of an operation runs: the fastest there is for the tensors at hand, unless one is asked for."""
+"""The choice of the version of an operation: the fastest one for the tensors at hand, unless another is asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gomhc.kernels.transforms import is_transformed
 Backend = Literal["native", "triton", "batched", "plain"]
 """C++ on the CPU; Triton on CUDA; pure torch with the batch innermost; pure torch as the equations are written."""
 
-# Found out once, here, and not where torch.compile would trace it.
+# Looked up once, here, and not where torch.compile would trace it.
 COMPILED: dict[str, Backend] = {}
 """Kind of device -> the compiled version that its tensors take."""
 if library() is not None:

@@ -19,13 +19,13 @@ from torch import Tensor
 from gomhc.kernels.stamp import has_stamp, stamp
 
 LARGEST = 64
-"""The most rows of a rotation, and the most streams, that it takes (tasks.h)."""
+"""Largest number of rows of a rotation, and of streams, that the library takes (tasks.h)."""
 FOLDER = Path(__file__).parent
-"""Where the built library lies, as `_native*`, with its sources in `native`."""
+"""Folder of the built library, `_native*`, and of its sources, `native`."""
 
 
 class NativeTask(ctypes.Structure):
-    """What an operation works on, as native/tasks.h has it. It owns the tensors whose addresses it holds."""
+    """Arguments of an operation, as in native/tasks.h. It owns the tensors whose addresses it holds."""
 
     shapes: ClassVar[dict[str, tuple[str, ...]]]
     """Name of a tensor -> the letters of its shape."""
@@ -35,7 +35,7 @@ class NativeTask(ctypes.Structure):
 
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
-        """Checked, so that no address in it is of anything but the float32 tensor that it should be."""
+        """Make one, and check that each address in it is that of a float32 tensor of the right shape."""
         task = cls(**{name: sizes[name] for name in cls.numbers})
         task.tensors = [tensor.contiguous() for tensor in inputs.values()]
         task.tensors += outputs.values()
@@ -177,7 +177,7 @@ def _openmp() -> Any:
 
 
 def instruction_set() -> str:
-    """Which of its versions the library runs on this machine."""
+    """Name of the instruction set that the library uses on this machine."""
     native = library()
     assert native is not None
     return str(native.gomhc_instruction_set().decode())

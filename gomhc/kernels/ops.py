@@ -74,7 +74,8 @@ def _with_gradient(operator: Any, backward: Callable[..., Any], setup: Callable[
 def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Any]:
     """The gradients of a plain version at its inputs, with a graph of their own; None where none is wanted.
 
-    At views of the inputs: one input may have been computed from another, and that way is not to be gone here.
+    They are taken at views of the inputs: one input may have been computed from another, and the gradient must not pass
+    from one to the other here.
     """
     inputs = [tensor.view_as(tensor) for tensor in inputs]
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
@@ -274,7 +275,7 @@ def _parameter_gradients(
     projection: Tensor,
     inverse_rms: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Those at weight, scale and bias: sums over tokens."""
+    """Gradients at weight, scale and bias: sums over tokens."""
     with without_autocast(streams.device):
         grad_weight = grad_projection.T @ streams.flatten(1).float()
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
@@ -371,7 +372,7 @@ def _triton() -> Any:
 
 @_for_cuda(orthostochastic)
 def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """As above, by Triton."""
+    """The version for CUDA."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     matrix: Tensor = _triton().orthostochastic_forward(flat, num_streams, expressivity)
     return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
@@ -379,7 +380,7 @@ def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) 
 
 @_for_cuda(orthostochastic_backward)
 def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """As above, by Triton."""
+    """The version for CUDA."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
     flat_grad = grad.reshape(len(flat), num_streams, num_streams)
     out: Tensor = _triton().orthostochastic_backward(flat, flat_grad, num_streams, expressivity)
@@ -390,7 +391,7 @@ def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: i
 def read_triton(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """As above, by Triton."""
+    """The version for CUDA."""
     projection = _triton().project(streams.flatten(1), weight)
     outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
     branch_input, write_weights, mix_logits, inverse_rms = outputs
@@ -410,7 +411,7 @@ def read_backward_triton(
     inverse_rms: Tensor,
     read_offset: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As above, by Triton."""
+    """The version for CUDA."""
     grads = (grad_input, grad_write, grad_mix)
     grad_x, grad_projection, grad_logits = _triton().read_backward(
         *grads, streams, projection, scale, bias, inverse_rms, read_offset
@@ -422,7 +423,7 @@ def read_backward_triton(
 
 @_for_cuda(write)
 def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """As above, by Triton."""
+    """The version for CUDA."""
     out: Tensor = _triton().write_forward(streams, mix, weights, output)
     return out
 
@@ -431,6 +432,6 @@ def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) 
 def write_backward_triton(
     grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As above, by Triton."""
+    """The version for CUDA."""
     grad_x, grad_mix, grad_weights, grad_y = _triton().write_backward(grad, streams, mix, weights, output)
     return grad_x, grad_mix, grad_weights, grad_y

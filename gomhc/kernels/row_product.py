@@ -5,8 +5,8 @@ r"""A matrix product in which each row of the result depends on its own row alon
 BLAS makes one product of many rows: how it cuts the sums, and so how they round, depends on the number of rows, on the
 place of a row among them and on the number of threads. Here each row is a product of its own in a batch of products.
 A batch of one would be shared out among threads again, so there are always two; and columns are filled up, because MKL
-rounds differently where a row of results does not begin at a multiple of its vectors. This is what was found out by
-trying, and not a promise of any BLAS: C++ and Triton have products of their own.
+rounds differently where a row of results does not begin at a multiple of its vectors. All of this is observed, and no
+BLAS promises it: C++ and Triton have products of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def row_product(rows: Float[Tensor, "*batch i"], matrix: Float[Tensor, "i j"]) -
 
 
 class _RowProduct(torch.autograd.Function):
-    """Autograd of the batched product would make a gradient of the matrix for each block, and add them up."""
+    """With a backward of its own: autograd would make a gradient of the matrix for each row, and add them up."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, matrix: Tensor) -> Tensor:

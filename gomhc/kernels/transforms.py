@@ -1,4 +1,4 @@
-"""Whether torch differentiates or maps a computation in a way that a compiled operator does not support.
+"""Detection of transforms of torch (vmap, jvp, ...) that compiled operators do not support.
 
 The only place that uses private parts of torch.
 """

@@ -27,9 +27,9 @@ from torch import Tensor
 from gomhc.kernels.plain_map import SATURATION as LARGEST_LOGIT
 
 MATRIX_ELEMENTS = 1024
-"""Of all padded matrices of a program: eight float64 a thread."""
+"""Elements of all padded matrices of a program: eight float64 a thread."""
 STREAM_ELEMENTS = 2048
-"""Of a tile of all padded streams: sixteen float32 a thread."""
+"""Elements of a tile of all padded streams: sixteen float32 a thread."""
 LOGIT_BLOCK = 1024
 """Logits of the map that are handled at once."""
 ROW_BLOCK, INNER_BLOCK, COLUMN_BLOCK = 16, 64, 64

@@ -86,7 +86,7 @@ class Coefficients(nn.Module):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many logits are for read, write and mix."""
+        """Numbers of logits of read, write and mix."""
         return self.mixing.num_streams, self.mixing.num_streams, self.mixing.num_logits
 
     @torch.no_grad()
@@ -133,12 +133,12 @@ class Coefficients(nn.Module):
         return self.from_logits(self.logits(streams))
 
     def from_logits(self, logits: Float[Tensor, "*batch size"]) -> ReadWriteMix:
-        """Equations 2 to 4 behind the projection."""
+        """Return the coefficients that these logits mean, by equations 2 to 4."""
         read, write, mix_logits = plain_streams.coefficients(logits, self.mixing.num_streams, self.read_offset)
         return ReadWriteMix(read, write, self.mixing(mix_logits))
 
     def read(self, streams: Float[Tensor, "*batch d c"]) -> tuple[Tensor, Tensor, Tensor]:
-        """What a branch sees of the streams, (*batch, c), and the write and mix coefficients: one operation for all."""
+        """Return the branch's input (*batch, c), and the write and mix coefficients, by the fast kernels."""
         if self.weight is None:
             read, write, mix = self(streams)
             return plain_streams.read(streams, read), write, mix
@@ -149,7 +149,7 @@ class Coefficients(nn.Module):
         return branch_input, write, self.mixing(mix_logits)
 
     def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
-        """What the sigmoids and the mixing are applied to; without batch where the coefficients are static."""
+        """Return the logits of read, write and mix; without batch where the coefficients are static."""
         if self.weight is None:
             return self.bias.to(at_least_float32(streams.dtype))
         scale, bias = self._scale_and_bias(streams)

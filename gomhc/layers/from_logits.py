@@ -12,7 +12,7 @@ from gomhc.birkhoff.parametrization import FIT_TOLERANCE
 
 
 class FromLogits(nn.Module):
-    """What torch calls to read the weight (`forward`) and to assign it (`right_inverse`)."""
+    """The map from logits to a weight, which torch calls to read it (`forward`) and to assign it (`right_inverse`)."""
 
     def __init__(self, mixing: Parametrization, initial: Tensor | None) -> None:
         super().__init__()

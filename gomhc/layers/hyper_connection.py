@@ -21,7 +21,7 @@ from gomhc.shapes import Float
 
 
 class State(NamedTuple):
-    """What `read` leaves for `write`."""
+    """The streams and coefficients that `read` hands to `write`."""
 
     streams: Float[Tensor, "*batch d c"]
     write: Float[Tensor, "*#batch d"]
@@ -103,7 +103,7 @@ class HyperConnection(nn.Module):
 
     @property
     def mixing(self) -> Parametrization:
-        """What makes the mixing matrices."""
+        """The parametrization that makes the mixing matrices."""
         return self.coefficients.mixing
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:

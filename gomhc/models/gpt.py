@@ -35,7 +35,7 @@ class GPTConfig:
     context_length: int = 512
     """The most tokens that attention sees."""
     vocab_size: int = 50257
-    """How many different tokens there are; the default is GPT-2's."""
+    """Number of different tokens; the default is GPT-2's."""
     dropout: float = 0.0
     """Share of activations that are dropped in training."""
     mixing: Parametrization | str | None = None
@@ -43,9 +43,9 @@ class GPTConfig:
     num_streams: int | None = None
     """Residual streams (d); by default those of the mixing, or 4 where it is text."""
     readout: Literal["mean", "sum", "learned"] = "mean"
-    """How streams become one again before the last norm."""
+    """Reduction of the streams to one before the last norm."""
     dynamic: bool = True
-    """Whether tokens steer the coefficients of the streams, or they are the same for all."""
+    """Whether each token steers its own coefficients, or all tokens share them."""
     start: Start = "mean-stream"
     """Initial values of the coefficients."""
     recompute: bool = False
@@ -72,7 +72,7 @@ class GPTConfig:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers the model learns, counted without building it."""
+        """Number of parameters of the model, counted without building it."""
         c, mixing = self.num_channels, self.parametrization
         plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * (12 * c + 13) * c
         if mixing is None:
@@ -96,7 +96,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(c, c)
 
     def forward(self, x: Float[Tensor, "batch time c"], cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """What the tokens gather, and the keys and values up to here; `cache` holds those of earlier tokens."""
+        """Return what the tokens attend to, and all keys and values so far; `cache` holds those of earlier tokens."""
         qkv = self.query_key_value(self.norm(x)).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = qkv.movedim(-3, 0).transpose(-3, -2)
         if cache is not None:

@@ -336,6 +336,16 @@ def test_a_layer_with_a_part_that_its_architecture_does_not_know_is_refused():
         gomhc.upcycle(decoder("gpt2", add_cross_attention=True))
 
 
+def test_the_mixing_is_a_value_or_text():
+    for options, mixing in (
+        ({}, Orthostochastic(num_streams=4)),
+        ({"num_streams": 4, "mixing": "go"}, Orthostochastic(num_streams=4)),
+        ({"num_streams": 3, "mixing": "kromhc"}, gomhc.Kronecker(num_streams=3)),
+        ({"mixing": gomhc.Sinkhorn(num_streams=2)}, gomhc.Sinkhorn(num_streams=2)),
+    ):
+        assert {part.mixing for part in coefficients(gomhc.upcycle(decoder(), **options))} == {mixing}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

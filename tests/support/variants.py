@@ -34,7 +34,7 @@ OPTIONS: list[Parametrization] = [
     *(Orthostochastic(num_streams=d, expressivity=1, rotation=rotation) for d in (1, 3) for rotation in ROTATIONS),
     Orthostochastic(num_streams=3, layout="square"),
     Unistochastic(num_streams=3, expressivity=1),
-    SinkhornV4(num_streams=3, epsilon=1e-3),
+    SinkhornV4(num_streams=3, epsilon=1e-8),
     Kronecker(num_streams=6, factors=(3, 2)),
     Kronecker(num_streams=6, factors=(Orthostochastic(num_streams=3), Transportation(num_streams=2))),
     Kronecker(num_streams=6, factors=(Sinkhorn(num_streams=3), 2)),
