@@ -127,7 +127,7 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention, then a feed-forward network, each joined to the residual stream or streams."""
 
-    def __init__(self, config: GPTConfig, layer_index: int) -> None:
+    def __init__(self, config: GPTConfig, layer_index: int, generator: torch.Generator | None) -> None:
         super().__init__()
 
         def connect(branch: nn.Module, index: int) -> nn.Module:
@@ -141,6 +141,7 @@ class Block(nn.Module):
                 start=config.start,
                 layer_index=index,
                 recompute=config.recompute,
+                generator=generator,
             )
 
         self.attention = connect(Attention(config), 2 * layer_index)
@@ -177,17 +178,14 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.config = config
-        device = torch.get_default_device()
-        with torch.device("meta"):  # the only initial values that are drawn are those of reset_parameters
-            self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
-            self.positions = nn.Embedding(config.context_length, config.num_channels)
-            self.blocks = nn.ModuleList(Block(config, index) for index in range(config.num_layers))
-            self.readout: nn.Module | None = None
-            if config.parametrization is not None and config.readout == "learned":
-                self.readout = LearnedReadout(config.num_channels, config.parametrization.num_streams)
-            self.norm = nn.LayerNorm(config.num_channels)
-        self.to_empty(device=device)
-        self.reset_parameters(generator)
+        self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
+        self.positions = nn.Embedding(config.context_length, config.num_channels)
+        self.blocks = nn.ModuleList(Block(config, index, generator) for index in range(config.num_layers))
+        self.readout: nn.Module | None = None
+        if config.parametrization is not None and config.readout == "learned":
+            self.readout = LearnedReadout(config.num_channels, config.parametrization.num_streams)
+        self.norm = nn.LayerNorm(config.num_channels)
+        self._reset_weights(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -204,6 +202,10 @@ class GPT(nn.Module):
                 module.reset_parameters(generator)
             elif isinstance(module, LearnedReadout | nn.LayerNorm):
                 module.reset_parameters()
+        self._reset_weights(generator)
+
+    @torch.no_grad()
+    def _reset_weights(self, generator: torch.Generator | None) -> None:
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 depth = (2 * self.config.num_layers) ** 0.5 if name.endswith("branch.out") else 1
