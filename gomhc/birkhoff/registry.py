@@ -142,16 +142,9 @@ def _require_new_name(cls: type[Parametrization], kind: str, name: Any) -> None:
     """Raise unless `name` can be written before a colon and no other class has it as its key or among its names."""
     if not isinstance(name, str) or not name.isprintable() or not name or any(mark in name for mark in ":,= "):
         raise ValueError(f"the {kind} of {cls.__name__} must be text without ':', ',', '=' and spaces, got {name!r}")
-    owners = {
-        NO_MIXING: None,
-        **PARAMETRIZATIONS,
-        **{other: setting.cls for other, setting in named_settings().items()},
-    }
-    owner = owners.get(name, cls)
-    if owner is None:
+    if name == NO_MIXING:
         raise ValueError(f"the {kind} {name!r} of {cls.__name__} stands for no mixing at all; choose another")
-    settings = named_settings()
-    owner = PARAMETRIZATIONS.get(name) or (settings[name].cls if name in settings else cls)
+    owner = {**PARAMETRIZATIONS, **{other: cls for other, (cls, _) in named_settings().items()}}.get(name, cls)
     if (owner.__module__, owner.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(
             f"the {kind} {name!r} of {cls.__name__} is taken by {owner.__module__}.{owner.__qualname__}; choose another"
