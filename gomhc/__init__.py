@@ -69,7 +69,7 @@ __all__ = [
 _WITH_TRANSFORMERS = {"from_pretrained": "checkpoints", "upcycle": "upcycle"}
 """Names that need gomhc[hf], and the module that has each: imported when they are first asked for."""
 
-if find_spec("transformers") is not None:  # or `from gomhc import *` would fail for want of it
+if find_spec("transformers") is not None:  # or `from gomhc import *` would fail without it
     __all__ += ["from_pretrained", "upcycle"]
 
 

@@ -18,8 +18,17 @@ PUBLIC = {
     for name in gomhc.__all__
     if inspect.isclass(getattr(gomhc, name)) or inspect.isfunction(getattr(gomhc, name))
 } | {
-    "models.GPT": gomhc.models.GPT,
-    "inspection.inspect": gomhc.inspection.inspect,
+    f"{module.__name__.removeprefix('gomhc.')}.{name}": getattr(module, name)
+    for module, names in {
+        gomhc.birkhoff: ("as_mixing", "balance"),
+        gomhc.inspection: ("inspect",),
+        gomhc.integrations.deepseek_v4: ("from_deepseek_v4", "to_deepseek_v4"),
+        gomhc.kernels: ("orthostochastic", "read", "write"),
+        gomhc.layers: ("Coefficients", "FromLogits"),
+        gomhc.models: gomhc.models.__all__,
+        gomhc.statistics: gomhc.statistics.__all__,
+    }.items()
+    for name in names
 }
 METHODS = {
     name: method

@@ -68,7 +68,7 @@ class Average(Parametrization):
 
     @property
     def part(self) -> Parametrization:
-        """The term, which is a value now."""
+        """The term as a value."""
         assert isinstance(self.term, Parametrization)
         return self.term
 

@@ -62,7 +62,7 @@ def distance_to_identity(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "
 
 
 def kl_divergence(target: Float[Tensor, "*batch d d"], matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """KL(T || B) of a row, on average, in nats (app. F.2); that of a column is the same, as both sum over all entries.
+    """KL(T || B) of a row, on average, in nats (app. F.2); columns give the same value: the sum runs over all entries.
 
     Infinite where B has a zero and T has none.
     """

@@ -70,6 +70,8 @@ def register(cls: Class) -> Class:
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise ValueError(f"{cls.__name__} does not implement {missing}; define it in the class")
     _require_new_name(cls, "key", getattr(cls, "key", None))
+    if not isinstance(vars(cls).get("names", {}), Mapping) or cls.key in _own_names(cls):
+        raise ValueError(f"names of {cls.__name__} must map names other than its key to options, got {cls.names!r}")
     for name in _own_names(cls):
         _require_new_name(cls, "name", name)
     for options in ({}, *_own_names(cls).values()):
@@ -86,6 +88,11 @@ def as_mixing(mixing: str | Parametrization, num_streams: int | None = None) -> 
             the literature, with options behind a colon, as in ``"go:expressivity=3,rotation=givens"``. Options
             override those that the name stands for.
         num_streams: how many streams it mixes; by default 4, or those of the parametrization.
+
+    Example::
+
+        >>> gomhc.birkhoff.as_mixing("mhc-lite", num_streams=3).num_logits
+        6
     """
     if isinstance(mixing, Parametrization):
         if num_streams is not None and mixing.num_streams != num_streams:
@@ -112,7 +119,8 @@ def _setting(name: str) -> Setting:
         return named_settings()[name]
     raise ValueError(
         f"the mixing must be one of {', '.join(PARAMETRIZATIONS)}, or of the literature's names "
-        f"{', '.join(named_settings())}, got {name!r}; gomhc.register adds one"
+        f"{', '.join(named_settings())}, got {name!r}; gomhc.register adds one, and commands load the files that "
+        f"GOMHC_PLUGINS lists"
     )
 
 
@@ -159,5 +167,5 @@ def _require_made(cls: type[Parametrization], options: Mapping[str, Any]) -> Non
         call = ", ".join(f"{name}={value!r}" for name, value in {"num_streams": DEFAULT_NUM_STREAMS, **options}.items())
         raise ValueError(
             f"{cls.__name__}({call}) must work, but raises {type(error).__name__}: {error}; "
-            f"give every other field a default"
+            f"{'correct the options in its names' if options else 'give every other field a default'}"
         ) from error

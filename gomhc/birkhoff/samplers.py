@@ -75,6 +75,19 @@ def balance(matrix: Float[Tensor, "*batch d d"], num_iterations: int = 10_000) -
     """Normalise rows and columns of a positive matrix in turn until their sums are one to rounding (Sinkhorn-Knopp).
 
     Warns where the iterations end before that.
+
+    Args:
+        matrix: positive entries.
+        num_iterations: how often rows and columns are normalised at most.
+
+    Shape:
+        - matrix: (*batch, d, d)
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.birkhoff.balance(torch.ones(3, 3))[0, 0]
+        tensor(0.3333)
     """
     tolerance = 4 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     for _ in range(num_iterations):

@@ -53,5 +53,5 @@ def _of_gradients(inspection: Inspection) -> Iterator[str]:
             share = (norm / norms.amax()).item()
             yield (
                 f"The {name} hardly learn from this text: their gradient is {share:.1g} of the largest. "
-                f"Right after the start this is so for mixes; one optimizer step later it should not be."
+                f"This is normal for mixes right after the start, and should end after one optimizer step."
             )

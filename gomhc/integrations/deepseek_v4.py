@@ -106,6 +106,13 @@ def from_deepseek_v4(
 
     Shape:
         - fn: (d (d + 2), d c), base: (d (d + 2)), scale: (3)
+
+    Example::
+
+        >>> from gomhc.integrations.deepseek_v4 import from_deepseek_v4
+        >>> connection = from_deepseek_v4(nn.Linear(8, 8), torch.randn(24, 32), torch.zeros(24), torch.ones(3))
+        >>> connection(torch.randn(2, 4, 8)).shape
+        torch.Size([2, 4, 8])
     """
     d = next((d for d in range(1, len(base)) if d * (d + 2) == len(base)), 0)
     if d == 0 or fn.shape[0] != len(base) or fn.shape[1] % d != 0 or scale.shape != (3,):
@@ -118,7 +125,17 @@ def from_deepseek_v4(
 
 
 def to_deepseek_v4(connection: HyperConnection) -> dict[str, Tensor]:
-    """Return `fn`, `base` and `scale` of a connection that is in DeepSeek-V4's form."""
+    """Return `fn`, `base` and `scale` of a connection that is in DeepSeek-V4's form.
+
+    Args:
+        connection: a dynamic one that mixes by :class:`gomhc.SinkhornV4`.
+
+    Example::
+
+        >>> from gomhc.integrations.deepseek_v4 import to_deepseek_v4
+        >>> to_deepseek_v4(gomhc.HyperConnection(None, 8, "sinkhorn-v4"))["fn"].shape
+        torch.Size([24, 32])
+    """
     parts = connection.coefficients
     if not isinstance(parts.mixing, SinkhornV4) or parts.weight is None or parts.scale is None:
         raise ValueError(f"only dynamic connections with SinkhornV4 have DeepSeek-V4's form, not {parts}")

@@ -35,6 +35,11 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     Shape:
         - logits: (*batch, p) with n = d s and p = n (n - 1) / 2
         - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.kernels.orthostochastic(torch.randn(10, 28), num_streams=4, expressivity=2).shape
+        torch.Size([10, 4, 4])
     """
     n = num_streams * expressivity
     if num_streams < 1 or expressivity < 1:
@@ -51,11 +56,23 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
     """Mix the streams and add a branch's output: out_i = sum_j mix_ij streams_j + weights_i output.
 
+    Args:
+        streams: the residual streams.
+        mix: what each stream (row) gets of each stream (column).
+        weights: how much of the output each stream gets.
+        output: what the branch returned.
+
     Shape:
         - streams: (*batch, d, c)
         - mix: (*batch, d, d), and weights: (*batch, d), or without batch where they are the same for all tokens
         - output: (*batch, c)
         - returns: (*batch, d, c), in the dtype of the streams
+
+    Example::
+
+        >>> streams, mix = torch.randn(10, 4, 8), torch.eye(4)
+        >>> gomhc.kernels.write(streams, mix, weights=torch.ones(4), output=torch.randn(10, 8)).shape
+        torch.Size([10, 4, 8])
     """
     batch, d, c = _stream_shape(streams)
     _require("mix", mix, batch, d, d, static=True)
@@ -85,6 +102,14 @@ def read(
     Shape:
         - streams: (*batch, d, c), weight: (k, d c), scale and bias: (k,) with k = 2 d + p
         - returns: what the branch sees (*batch, c), write weights (*batch, d), logits of the mix (*batch, p)
+
+    Example::
+
+        >>> streams, weight = torch.randn(10, 4, 8), torch.randn(36, 32)  # 36 = 2 * 4 + 28
+        >>> scale, bias = torch.ones(36), torch.zeros(36)
+        >>> branch_input, write, mix_logits = gomhc.kernels.read(streams, weight, scale, bias, 0.0, 1e-6)
+        >>> mix_logits.shape
+        torch.Size([10, 28])
     """
     batch, d, c = _stream_shape(streams)
     if bias.dim() != 1 or len(bias) < 2 * d:

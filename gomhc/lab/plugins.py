@@ -1,4 +1,4 @@
-"""Mixings and experiments from outside of the package, in Python files that the variable GOMHC_PLUGINS lists.
+"""Mixings and experiments from outside the package, in Python files that the variable GOMHC_PLUGINS lists.
 
     GOMHC_PLUGINS=own_mixing.py:own_experiment.py gomhc reproduce
 
@@ -21,7 +21,8 @@ VARIABLE = "GOMHC_PLUGINS"
 
 def files() -> list[Path]:
     """The files that the variable lists, separated as in PATH."""
-    return [Path(path).resolve() for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+    listed = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return list(dict.fromkeys(Path(path).resolve() for path in listed if path))
 
 
 def load() -> list[ModuleType]:
@@ -35,7 +36,10 @@ def _load(path: Path) -> ModuleType:
         raise ValueError(f"{VARIABLE} must list Python files, separated by {os.pathsep!r}, got {path}")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    module = import_module(path.stem)
+    try:
+        module = import_module(path.stem)
+    except Exception as error:
+        raise ValueError(f"{VARIABLE} lists {path}, which fails: {type(error).__name__}: {error}") from error
     if module.__file__ is None or Path(module.__file__).resolve() != path:
         raise ValueError(f"{VARIABLE} lists {path}, but another module is called {path.stem}; rename the file")
     return module

@@ -9,9 +9,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from joblib import Parallel, delayed
-from joblib.parallel import LokyBackend, get_active_backend
-
 T = TypeVar("T")
 
 
@@ -19,6 +16,9 @@ def in_processes(
     function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], jobs: int, *, in_order: bool
 ) -> Iterator[T]:
     """What `function` returns for each of these arguments, by `jobs` processes; in their order, or as it comes."""
+    from joblib import Parallel, delayed  # here, because listing experiments and judging records takes no workers
+    from joblib.parallel import LokyBackend, get_active_backend
+
     # A worker whose memory has grown is replaced by a new one; joblib warns of it, and nothing is lost.
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
     order = "generator" if in_order else "generator_unordered"

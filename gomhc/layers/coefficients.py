@@ -43,11 +43,29 @@ class Coefficients(nn.Module):
     order read, write, mix, as `fn`, `base` and `scale` are in DeepSeek-V4. The root mean square over all streams is
     applied after the projection, as one number a token. Static coefficients have the bias alone.
 
-    Args: those of :class:`gomhc.HyperConnection`, which has no others but `branch` and `recompute`.
+    Args:
+        dim: channels of a stream (c).
+        mixing: what mixes the streams, as for :class:`gomhc.HyperConnection`.
+        num_streams: d; by default that of `mixing`, or 4 where it is text.
+        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        start: initial values, see :meth:`reset_parameters`.
+        layer_index: which connection of the network this is.
+        read_offset: added to the read coefficients.
+        norm_epsilon: added to the mean square of the streams.
+        generator: draws the initial values.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Shape:
         - input: (*batch, d, c)
         - output: read (*batch, d), write (*batch, d) and mix (*batch, d, d); without batch where they are static
+
+    Example::
+
+        >>> coefficients = gomhc.layers.Coefficients(8, "go", num_streams=4)
+        >>> read, write, mix = coefficients(torch.randn(2, 4, 8))
+        >>> mix.shape
+        torch.Size([2, 4, 4])
     """
 
     def __init__(

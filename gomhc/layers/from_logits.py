@@ -12,7 +12,23 @@ from gomhc.birkhoff.parametrization import FIT_TOLERANCE
 
 
 class FromLogits(nn.Module):
-    """The map from logits to a weight, which torch calls to read it (`forward`) and to assign it (`right_inverse`)."""
+    """What torch calls to read the weight (`forward`) and to assign it (`right_inverse`).
+
+    :func:`gomhc.doubly_stochastic` registers it.
+
+    Args:
+        mixing: makes the weight of its logits.
+        initial: logits that the first assignment, which registering makes, is to give; None to fit the weight.
+
+    Shape:
+        - input: logits (*batch, p)
+        - output: the weight (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.layers.FromLogits(gomhc.Transportation(num_streams=3), None)(torch.zeros(4)).shape
+        torch.Size([3, 3])
+    """
 
     def __init__(self, mixing: Parametrization, initial: Tensor | None) -> None:
         super().__init__()

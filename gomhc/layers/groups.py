@@ -33,7 +33,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     static = set()
     for module in model.modules():
         if isinstance(module, Coefficients | LearnedReadout):
-            static |= {id(parameter) for name, parameter in module.named_parameters() if name != "weight"}
+            static |= {id(parameter) for parameter in (module.bias, module.scale)}
         if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], FromLogits):
             static |= {id(parameter) for parameter in module.parameters(recurse=False)}
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

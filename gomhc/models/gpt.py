@@ -24,7 +24,27 @@ Cache = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Sizes and mixing of a :class:`GPT`; the defaults are the paper's model of 30M parameters, with one stream."""
+    """Sizes and mixing of a :class:`GPT`; the defaults are the paper's model of 30M parameters, with one stream.
+
+    Args:
+        num_layers: blocks of one attention and one feed-forward network each.
+        num_heads: attention heads, which divide the channels.
+        num_channels: width of a token (c).
+        context_length: the most tokens that attention sees.
+        vocab_size: number of different tokens; the default is GPT-2's.
+        dropout: share of activations that are dropped in training.
+        mixing: what mixes the residual streams, a value or text; None for one plain stream.
+        num_streams: residual streams (d); by default those of the mixing, or 4 where it is text.
+        readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
+        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
+        recompute: whether backward computes the connections and their branches again instead of keeping them.
+
+    Example::
+
+        >>> gomhc.models.GPTConfig(mixing="go").num_parameters - gomhc.models.GPTConfig().num_parameters
+        664020
+    """
 
     num_layers: int = 6
     """Blocks of one attention and one feed-forward network each."""
@@ -61,12 +81,16 @@ class GPTConfig:
         require_choice("start", self.start, get_args(Start))
         if self.num_streams is not None:
             require_whole("num_streams", self.num_streams, 1)
+        if self.mixing is None and self.num_streams not in (None, 1):
+            raise ValueError(
+                f'num_streams={self.num_streams} needs a mixing; use mixing="go", or leave num_streams out'
+            )
         if self.mixing is not None:
             object.__setattr__(self, "mixing", as_mixing(self.mixing, self.num_streams))
 
     @property
     def parametrization(self) -> Parametrization | None:
-        """The mixing, which is a value or None now."""
+        """The resolved mixing, or None for one plain stream."""
         assert not isinstance(self.mixing, str)
         return self.mixing
 

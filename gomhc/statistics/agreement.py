@@ -16,7 +16,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean and its standard error."""
+    """A mean and its standard error.
+
+    Args:
+        mean: mean of the values that are not missing; nan if there are none.
+        standard_error: sample standard deviation / sqrt(count); nan if there are fewer than two values.
+        count: number of values that are not missing.
+
+    Example::
+
+        >>> gomhc.statistics.mean_and_error([1.0, 2.0, 3.0]).count
+        3
+    """
 
     mean: float
     """Mean of the values that are not missing; nan if there are none."""
@@ -28,7 +39,19 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The mean difference of two paired samples and its confidence interval."""
+    """The mean difference of two paired samples and its confidence interval.
+
+    Args:
+        mean: mean difference.
+        low: lower end of the confidence interval.
+        high: upper end of the confidence interval.
+        count: number of complete pairs.
+
+    Example::
+
+        >>> gomhc.statistics.paired_bootstrap([2.0, 3.0], [1.0, 2.0]).mean
+        1.0
+    """
 
     mean: float
     """Mean difference."""
@@ -41,7 +64,16 @@ class Difference:
 
 
 def mean_and_error(sample: ArrayLike) -> Estimate:
-    """Return mean and standard error of a sample, without its missing values (nan)."""
+    """Return mean and standard error of a sample, without its missing values (nan).
+
+    Args:
+        sample: one-dimensional.
+
+    Example::
+
+        >>> gomhc.statistics.mean_and_error([1.0, 2.0, 3.0]).mean
+        2.0
+    """
     vector = _vector(sample)
     present = vector[~np.isnan(vector)]
     return Estimate(
@@ -59,6 +91,14 @@ def icc3(ratings: ArrayLike) -> float:
     of the two-way analysis of variance (Shrout & Fleiss, 1979). A constant difference between raters does not lower
     it. Subjects with a missing rating (nan) are left out, as with pingouin's `nan_policy="omit"`. The result is nan if
     fewer than two subjects are left, or if nothing varies.
+
+    Args:
+        ratings: a row for each subject, a column for each rater.
+
+    Example::
+
+        >>> gomhc.statistics.icc3([[1, 2], [2, 3], [3, 4]])
+        1.0
     """
     table = np.asarray(ratings, dtype=float)
     if table.ndim != 2 or table.shape[1] < 2:
@@ -75,7 +115,17 @@ def icc3(ratings: ArrayLike) -> float:
 
 
 def cross_icc3(first: ArrayLike, second: ArrayLike) -> float:
-    """Return ICC(3,1) of two judges as raters of the same subjects; pairs with a missing score (nan) are left out."""
+    """Return ICC(3,1) of two judges as raters of the same subjects; pairs with a missing score (nan) are left out.
+
+    Args:
+        first: the scores of one judge.
+        second: the scores of the other.
+
+    Example::
+
+        >>> gomhc.statistics.cross_icc3([1, 2, 3], [2, 3, 4])
+        1.0
+    """
     return icc3(np.stack(_complete_pairs(first, second), axis=1))
 
 
@@ -84,6 +134,15 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
 
     Pairs with a missing value (nan) are left out. The result is nan if fewer than two pairs are left, or if either side
     is constant. Needs scipy.
+
+    Args:
+        first: one-dimensional.
+        second: as long.
+
+    Example::
+
+        >>> gomhc.statistics.spearman([1, 2, 3], [1, 3, 2])
+        0.5
     """
     a, b = _complete_pairs(first, second)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:  # scipy warns of these
@@ -97,6 +156,18 @@ def paired_bootstrap(
     """Return the mean of first - second with its percentile bootstrap interval over pairs.
 
     Pairs with a missing value (nan) are left out. The interval is nan if fewer than two pairs are left. Needs scipy.
+
+    Args:
+        first: one-dimensional.
+        second: as long; what belongs to the same subject stands at the same place.
+        num_resamples: how often the pairs are drawn again.
+        confidence: of the interval.
+        seed: the same seed gives the same interval.
+
+    Example::
+
+        >>> gomhc.statistics.paired_bootstrap([2.0, 3.0], [1.0, 2.0]).count
+        2
     """
     a, b = _complete_pairs(first, second)
     differences = a - b

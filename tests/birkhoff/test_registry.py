@@ -160,6 +160,11 @@ class TestRegister:
         with pytest.raises(ValueError, match=r"Uniform\(num_streams=4, depth=3\) must work, but raises TypeError"):
             gomhc.register(uniform(names={"deep": {"depth": 3}}))
 
+    @pytest.mark.parametrize("names", [("x", "y"), {"uniform": {}}])
+    def test_names_that_are_no_table_or_repeat_the_key_are_refused(self, names):
+        with pytest.raises(ValueError, match="must map names other than its key to options, got"):
+            gomhc.register(uniform(names=names))
+
     def test_nothing_is_registered_when_refused(self):
         before = dict(gomhc.PARAMETRIZATIONS)
         with pytest.raises(ValueError, match="must work"):

@@ -8,9 +8,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from browser import assert_sound, needs_chromium, open_page
+
+from gomhc.lab.experiments.catalogue import find_experiments
+from gomhc.lab.experiments.verdicts import judge
+from gomhc.lab.plugins import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,7 +165,8 @@ def test_an_outside_mixing_trains_and_its_run_is_read_again(plugins: str, tmp_pa
     assert gomhc(plugins, "sample", tmp_path / "run", "--tokens", 5).returncode == 0
     forgotten = gomhc("", "sample", tmp_path / "run", "--tokens", 5)
     assert forgotten.returncode == 1
-    assert "there is no mixing 'lazy-walk'" in forgotten.stderr
+    assert "got 'lazy-walk'" in forgotten.stderr
+    assert "GOMHC_PLUGINS" in forgotten.stderr
     assert "Traceback" not in forgotten.stderr
 
 
@@ -171,18 +177,57 @@ def test_the_tests_of_the_registry_run_over_an_outside_mixing(plugins: str) -> N
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 50
 
 
-@pytest.mark.parametrize("listed", ["nothing.py", "folder", "json.py"])
-def test_what_is_no_plugin_is_refused_in_one_line(tmp_path: Path, listed: str) -> None:
+@pytest.mark.parametrize("listed", ["nothing.py", "folder", "json.py", "wrong_syntax.py", "wrong_import.py"])
+def test_what_is_no_plugin_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "json.py").touch()
-    done = gomhc(str(tmp_path / listed), "reproduce", "--list")
+    (tmp_path / "wrong_syntax.py").write_text("def")
+    (tmp_path / "wrong_import.py").write_text("import nothing_of_that_name")
+    monkeypatch.setenv("GOMHC_PLUGINS", str(tmp_path / listed))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ValueError, match=rf"^GOMHC_PLUGINS .*{listed}"):
+        load()
+
+
+def test_a_mistake_in_a_plugin_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(MIXING.replace('"lazy"', '"go"'))
+    done = gomhc(str(tmp_path / "wrong.py"), "reproduce", "--list")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: GOMHC_PLUGINS ")
+    assert done.stderr.startswith("error: GOMHC_PLUGINS lists ")
+    assert "the key 'go' of Lazy is taken by gomhc.birkhoff.orthostochastic.Orthostochastic" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_two_experiments_of_one_name_are_refused(plugins: str, tmp_path: Path) -> None:
-    (tmp_path / "traces_twice.py").write_text(EXPERIMENT)
-    done = gomhc(os.pathsep.join((plugins, str(tmp_path / "traces_twice.py"))), "reproduce", "--list")
-    assert done.returncode == 1
-    assert "two experiments have the name 'traces', in traces_experiment and traces_twice" in done.stderr
+def module_of(name: str, text: str) -> ModuleType:
+    module = ModuleType(name)
+    sys.modules[name] = module  # dataclasses look their module up
+    exec(text, vars(module))
+    return module
+
+
+def test_two_experiments_of_one_name_are_refused() -> None:
+    modules = [module_of(name, EXPERIMENT) for name in ("once", "twice")]
+    with pytest.raises(ValueError, match="two experiments have the name 'traces', in once and twice; rename one"):
+        find_experiments(modules)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('    name = "traces"\n', "", "outside.Traces must have a name, which is text, got None"),
+        ('name = "traces"', 'name = "../traces"', "lower-case letters, digits and single hyphens, got '../traces'"),
+        ('title = "Traces at the start"', "title = 3", "outside.Traces must have a title"),
+        ("def findings", "def found", "abstract"),
+    ],
+)
+def test_an_incomplete_experiment_is_refused(before: str, after: str, message: str) -> None:
+    assert before in EXPERIMENT
+    with pytest.raises((ValueError, TypeError), match=message):
+        find_experiments([module_of("outside", EXPERIMENT.replace(before, after))])
+
+
+def test_a_finding_for_no_claim_is_refused() -> None:
+    text = EXPERIMENT.replace('return {"trace-large"', 'return {"trace-lrage"')
+    (experiment,) = find_experiments([module_of("outside", text)])
+    with pytest.raises(ValueError, match="traces has findings for trace-lrage, which it does not claim"):
+        judge([experiment], {"traces": [SimpleNamespace(metrics={"traces": [3.5]}, full_size=True)]})  # type: ignore[list-item]

@@ -158,3 +158,10 @@ class TestWeightDecay:
             "mixed.parametrizations.weight.original",
             "both.parametrizations.weight.original",
         }
+
+    def test_is_kept_by_a_weight_norm_on_the_coefficients_own_weight(self):
+        connection = HyperConnection(None, 8)
+        parametrizations.weight_norm(connection.coefficients, "weight")
+        decaying, others = (group["params"] for group in parameter_groups(connection, 0.1))
+        assert [tuple(parameter.shape) for parameter in decaying] == [(36, 1), (36, 32)]
+        assert [tuple(parameter.shape) for parameter in others] == [(36,), (3,)]

@@ -14,6 +14,7 @@ import tyro
 
 from gomhc.checks import require_choice, require_whole
 from gomhc.lab.cli.terminal import needs, with_progress
+from gomhc.lab.experiments import schedule
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Scale
 from gomhc.lab.experiments.verdicts import judge
@@ -72,7 +73,7 @@ def _reproduce(
 ) -> None:
     """Run everything that has no record yet, and write the page."""
     with needs("report", "reproduce"):
-        from gomhc.lab.experiments import schedule
+        import joblib  # noqa: F401
     page_needs = _missing_for_a_page()
     if page_needs is not None:
         print(f"no page is written without {page_needs}; install it with: pip install 'gomhc[report]'", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
@@ -23,6 +24,8 @@ def all_experiments() -> tuple[Experiment, ...]:
 def find_experiments(modules: Iterable[ModuleType]) -> tuple[Experiment, ...]:
     """Every experiment that these modules define, in the order of the page; names and claims must be unique."""
     experiments = [cls() for module in modules for cls in _experiment_classes(module)]
+    for experiment in experiments:
+        _require_described(experiment)
     _require_unique([(experiment.name, experiment) for experiment in experiments], "name")
     _require_unique([(claim.id, experiment) for experiment in experiments for claim in experiment.claims], "claim")
     return tuple(sorted(experiments, key=lambda experiment: (experiment.order, experiment.name)))
@@ -31,8 +34,20 @@ def find_experiments(modules: Iterable[ModuleType]) -> tuple[Experiment, ...]:
 def _experiment_classes(module: ModuleType) -> Iterator[type[Experiment]]:
     for value in vars(module).values():
         own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and issubclass(value, Experiment) and not isabstract(value):
+        if own and issubclass(value, Experiment) and (not isabstract(value) or "name" in vars(value)):
             yield value
+
+
+def _require_described(experiment: Experiment) -> None:
+    where = f"{type(experiment).__module__}.{type(experiment).__name__}"
+    for attribute in ("name", "title", "paper"):
+        text = getattr(experiment, attribute, None)
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"the experiment {where} must have a {attribute}, which is text, got {text!r}")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", experiment.name):
+        raise ValueError(
+            f"the name of {where} must be of lower-case letters, digits and single hyphens, got {experiment.name!r}"
+        )
 
 
 def _require_unique(owners: list[tuple[str, Experiment]], what: str) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gomhc.birkhoff import Average, Kronecker, Orthostochastic, Parametrization
-from gomhc.birkhoff.registry import as_mixing
+from gomhc.birkhoff import Average, Kronecker, Orthostochastic, Parametrization, as_mixing
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gomhc.birkhoff import as_mixing
 from gomhc.birkhoff.measures import composite, marginal_error
-from gomhc.birkhoff.registry import as_mixing
 from gomhc.kernels.plain_map import cayley, skew
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import INK, line, look, new_figure

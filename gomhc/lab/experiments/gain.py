@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gomhc.birkhoff import as_mixing
 from gomhc.birkhoff.measures import amax_gain, composite
-from gomhc.birkhoff.registry import as_mixing
 from gomhc.birkhoff.samplers import sinkhorn_uniform
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot
 from gomhc.lab.exhibits.style import line, new_figure

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gomhc.birkhoff import Orthostochastic
-from gomhc.birkhoff.registry import as_mixing
+from gomhc.birkhoff import Orthostochastic, as_mixing
 from gomhc.kernels.plain_map import blockwise_squared_norm
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, new_figure

@@ -64,7 +64,7 @@ class SpectrumRun(Run):
 
 
 def distance_outside(points: np.ndarray, num_streams: int) -> list[float]:
-    """How far each point lies outside of the Karpelevič region, zero inside."""
+    """How far each point lies outside the Karpelevič region, zero inside."""
     upper = karpelevic_boundary(num_streams)
     boundary = np.concatenate((upper, upper.conj()))
     nearest = np.abs(points[:, None] - boundary).min(1)
@@ -97,7 +97,7 @@ class KromHC(Experiment):
               "Largest |imaginary part|, d = 4 and 8.", Rule(at_most=1e-6)),
         Claim("kron-proposition", "app. B.3", "identical",
               "Kronecker products of B_q have no eigenvalues beyond those of B_q.",
-              "Largest distance of an eigenvalue outside of the region of q = 3 (a 3-cycle ⊗ a transposition).",
+              "Largest distance of an eigenvalue outside the region of q = 3 (a 3-cycle ⊗ a transposition).",
               Rule(at_most=1e-6)),
         Claim("kron-cycle", "sec. 4.1", "none", "KromHC cannot represent a cycle of more than two.",
               "Smallest distance to the 4-cycle of d = 4 (Frobenius).", Rule(at_least=0.1)),

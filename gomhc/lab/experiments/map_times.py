@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from gomhc.birkhoff import PARAMETRIZATIONS
 from gomhc.lab.bench import timing
 from gomhc.lab.bench.projection import ITERATIONS, PRODUCT, SOLVE, Projection
 from gomhc.lab.exhibits.exhibit import Exhibit, Table
@@ -22,6 +23,8 @@ class MapTimes(Run):
 
     num_matrices: int
     rounds: int
+    mixings: tuple[str, ...] = field(default_factory=lambda: tuple(PARAMETRIZATIONS))
+    """Keys of the maps: a record is of those that were registered when it was made."""
 
     @property
     def alone(self) -> bool:
@@ -93,5 +96,5 @@ class TimesOfMaps(Experiment):
             f"{metrics['rows'][0]['matrices']:,} matrices, forward and backward, float32, {metrics['threads']} "
             "threads: median over rounds in which all take turns. Names as in the registry; s applies to go."
         )
-        header = ("method", "d", "s", "ms", "interquartile range", "times the fastest")
+        header = ("method", "d", "s", "ms", "interquartile range, ms", "times the fastest")
         return [Table(header=header, rows=rows, caption=caption)]

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from gomhc.birkhoff import Orthostochastic, Parametrization
-from gomhc.birkhoff.registry import as_mixing
+from gomhc.birkhoff import Orthostochastic, Parametrization, as_mixing
 from gomhc.lab.exhibits.exhibit import Exhibit, Table
 from gomhc.lab.exhibits.style import look
 from gomhc.lab.experiments.counts import table_1

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy
 import torch
@@ -186,12 +185,3 @@ def repository_state() -> str:
     if commit is None or git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return ""  # installed into somebody else's repository
     return commit + ("+" if git("status", "--porcelain", "--", str(folder.parent)) else "")
-
-
-def as_numbers(values: torch.Tensor, digits: int = 6) -> Any:
-    """A tensor as nested lists of a few digits, which keeps records small."""
-
-    def rounded(value: Any) -> Any:
-        return [rounded(item) for item in value] if isinstance(value, list) else float(f"{value:.{digits}g}")
-
-    return rounded(values.detach().cpu().tolist())

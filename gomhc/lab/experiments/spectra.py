@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gomhc.birkhoff import Parametrization
+from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.karpelevic import contains, polygon_excess
-from gomhc.birkhoff.registry import as_mixing
 from gomhc.birkhoff.spectral_reach import spectral_reach
 from gomhc.lab.exhibits.exhibit import Exhibit
 from gomhc.lab.exhibits.spectrum_plots import reach_exhibits
@@ -34,7 +33,7 @@ class ReachRun(Run):
     """Eigenvalues of matrices whose closest eigenvalue was pulled to random targets."""
 
     method: str
-    """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
+    """A mixing, as `gomhc.birkhoff.as_mixing` takes it."""
     num_streams: int
     """d"""
     num_targets: int = 100_000
@@ -98,7 +97,7 @@ def covered_share(points: np.ndarray, num_streams: int) -> float:
 
 
 def outside_hypocycloid(points: np.ndarray, margin: float = 0.01) -> float:
-    r"""Share of points outside of the deltoid (2 e^{it} + e^{-2it}) / 3, whose radius they exceed by the margin."""
+    r"""Share of points outside the deltoid (2 e^{it} + e^{-2it}) / 3, whose radius they exceed by the margin."""
     if len(points) == 0:
         return 0.0
     turn = np.linspace(0, 2 * np.pi / 3, 2001)
@@ -125,7 +124,7 @@ class Spectra(Experiment):
               "Share of 50 bins of [-1, 1] that are hit.", Rule(at_least=0.98)),
         Claim("fig3-gap", "fig. 3b", "ε(2) < ε(1)", "d = 3: s = 2 leaves a smaller gap than s = 1.",
               "Uncovered share of the region: s = 1 over s = 2.", Rule(at_least=1.05)),
-        Claim("fig4-sinkhorn", "fig. 4a", "outside", "d = 4: mHC has eigenvalues outside of the spectrum of B_4.",
+        Claim("fig4-sinkhorn", "fig. 4a", "outside", "d = 4: mHC has eigenvalues outside the spectrum of B_4.",
               "Largest modulus beyond the polygons; logits start at scale 10, as the paper exaggerates.",
               Rule(at_least=1e-3)),
         Claim("fig4-lite", "fig. 4b", "almost completely", "d = 4: mHC-lite fills the region and does not leave it.",
@@ -159,10 +158,8 @@ class Spectra(Experiment):
                 findings["fig3-gap"] = Finding(gaps[0] / max(gaps[1], 1e-9), text)
         if sinkhorn := reach.get(("mhc", 4)):
             value = sinkhorn["outside_distance"]
-            text = f"{sinkhorn['outside_share']:.2%} of eigenvalues outside of the polygons, by up to {value:.3f}; "
-            text += (
-                f"{sinkhorn['outside_karpelevic']:.2%} outside of the Karpelevič region, for columns still sum to one"
-            )
+            text = f"{sinkhorn['outside_share']:.2%} of eigenvalues outside the polygons, by up to {value:.3f}; "
+            text += f"{sinkhorn['outside_karpelevic']:.2%} outside the Karpelevič region, for columns still sum to one"
             findings["fig4-sinkhorn"] = Finding(value, text)
         if lite := reach.get(("mhc-lite", 4)):
             inside = lite["outside_share"] == 0

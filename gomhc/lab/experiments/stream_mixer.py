@@ -1,4 +1,4 @@
-r"""How well, and how fast, does a parametrization learn to mix streams? The toy model of the convergence section.
+r"""The toy model of the convergence section: a mixing learns random target matrices.
 
     y_j = T x_j + xi,  xi ~ e U(0, 1);    L = mean over samples and streams of (B(z) x_j - y_j)²
 

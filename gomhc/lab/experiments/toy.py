@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gomhc.birkhoff import Orthostochastic, Parametrization
-from gomhc.birkhoff.registry import as_mixing
+from gomhc.birkhoff import Orthostochastic, Parametrization, as_mixing
 from gomhc.lab.experiments.experiment import Run
 from gomhc.lab.experiments.stream_mixer import (
     Epoch,
@@ -38,7 +37,7 @@ class ToyRun(Run, MixingTask):
     """One method on one task, whose fields are the run's own."""
 
     method: str
-    """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
+    """A mixing, as `gomhc.birkhoff.as_mixing` takes it."""
 
     start: LogitStart | None = None
     """Distribution of the logits at the start; None for that of the paper's code."""

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.func import jacrev, vmap
 
+from gomhc.birkhoff import as_mixing
 from gomhc.birkhoff.permutation_matrices import permutation_matrices
-from gomhc.birkhoff.registry import as_mixing
 from gomhc.lab.exhibits.curve_plots import legend
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, new_figure
@@ -63,7 +63,7 @@ class CornerRun(Run):
     """Norm of the Jacobian of the map at matrices ever closer to the identity."""
 
     method: str
-    """A mixing, as `gomhc.birkhoff.registry.as_mixing` takes it."""
+    """A mixing, as `gomhc.birkhoff.as_mixing` takes it."""
     num_streams: int = 4
     """d"""
     num_samples: int = 32

@@ -50,6 +50,8 @@ def judge(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Reco
 def _judge(experiment: Experiment, records: Sequence[Record]) -> list[Judged]:
     findings = experiment.findings(records) if records else {}
     full_size = all(record.full_size for record in records)
+    if unknown := findings.keys() - {claim.id for claim in experiment.claims}:
+        raise ValueError(f"{experiment.name} has findings for {', '.join(sorted(unknown))}, which it does not claim")
 
     def judged(claim: Claim) -> Judged:
         finding = findings.get(claim.id)

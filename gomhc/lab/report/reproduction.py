@@ -65,7 +65,7 @@ def report(
 
 
 def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: Judgement | None) -> str:
-    """The last line of a page: a remark with the hash of all that it depends on. Where it stands, nothing is new."""
+    """The last line of a page, with the hash of all that it depends on: a page that ends with it is up to date."""
     shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
     digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
     for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files())):

@@ -34,7 +34,7 @@ class Record:
     code_version: str
     """Hash of the sources that the numbers depend on."""
     commit: str
-    """The state of the repository, with `+` where files differed from it; empty outside of one."""
+    """The state of the repository, with `+` where files differed from it; empty outside one."""
     versions: dict[str, str]
     """Versions of gomhc, Python, torch and numpy."""
     device: str

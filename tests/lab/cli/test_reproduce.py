@@ -287,3 +287,25 @@ def test_verdict_follows_from_the_number_and_from_the_size():
 )
 def test_rules_read_as_words(rule, text):
     assert str(rule) == text
+
+
+def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.modules[{package!r}] = None; from gomhc.lab.cli import main; main()"
+    command = [sys.executable, "-c", code, "reproduce", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_without_joblib_experiments_are_listed_and_running_them_says_what_is_missing(tmp_path):
+    assert without("joblib", "--list").stdout.startswith("exactness ")
+    done = without("joblib", "--only", "counts", "--out", str(tmp_path))
+    assert done.stderr == "reproduce needs joblib; install it with: pip install 'gomhc[report]'\n"
+
+
+def test_without_matplotlib_every_verdict_is_there_and_no_page(out, tmp_path):
+    shutil.copytree(out / "records", tmp_path / "records")
+    done = without("matplotlib", "--only", *SMALL, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "claims.json")
+    assert "no page is written without matplotlib" in done.stderr
+    assert (tmp_path / "claims.json").read_bytes() == (out / "claims.json").read_bytes()
+    assert not (tmp_path / "report.html").exists()

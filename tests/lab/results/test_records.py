@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
+from gomhc.birkhoff import PARAMETRIZATIONS
 from gomhc.lab.experiments import schedule
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Run
@@ -158,7 +160,7 @@ def test_records_are_selected_by_their_configuration(tmp_path):
     records = [done.record for done in schedule.perform([task(1.0), task(2.0)], Store(tmp_path), jobs=1)]
     assert [record.metrics["half"] for record in select(records, "Half", number=2.0)] == [1.0]
     assert only(records, number=1.0).metrics["half"] == 0.5
-    with pytest.raises(LookupError, match="found 2"):
+    with pytest.raises(LookupError, match="got 2"):
         only(records)
 
 
@@ -189,7 +191,7 @@ def sources(tmp_path, monkeypatch):
         ("birkhoff/samplers.py", "torch.linalg.qr(gaussian).Q", "gaussian", True),
         ("kernels/native/lanes.h", "constexpr int TILE", "constexpr short TILE", True),
         ("lab/experiments/depth.py", "DEPTH = 32", "DEPTH = 32  # layers", False),
-        ("lab/experiments/depth.py", '"""Do far layers', '"""Whether far layers', False),
+        ("lab/experiments/depth.py", '"""How fast products', '"""How soon products', False),
         ("lab/experiments/depth.py", "after 16 layers, s = 1", "at depth 16 with s = 1", False),
         ("lab/experiments/depth.py", "Rule(at_most=1e-2)", "Rule(at_most=1e-3)", False),
         ("lab/experiments/depth.py", "matrices in the product", "depth", False),
@@ -209,3 +211,41 @@ def test_version_changes_with_what_numbers_depend_on_and_with_nothing_else(sourc
     path.write_text(text.replace(before, after))
     code_version.forget()
     assert (code_version.code_version(module) != version) == changes
+
+
+@pytest.mark.parametrize("experiment", all_experiments(), ids=lambda experiment: experiment.name)
+def test_whoever_looks_a_mixing_up_depends_on_every_method(experiment):
+    counted = code_version.sources(type(experiment).__module__)
+    if "gomhc.birkhoff.registry" in counted:
+        methods = {cls.__module__ for cls in PARAMETRIZATIONS.values()}
+        assert {name for name in methods if name.startswith("gomhc.birkhoff.")} <= counted
+
+
+def test_a_class_of_claims_and_figures_counts_where_a_run_uses_it(tmp_path, monkeypatch):
+    path = tmp_path / "outside.py"
+    monkeypatch.setenv("GOMHC_PLUGINS", str(path))
+    versions = []
+    for limit in (1, 2):
+        for user in ("", "Large.limit"):
+            path.write_text(f"class Large(Experiment):\n    limit = {limit}\nprint({user})\n")
+            code_version.forget()
+            versions.append(code_version.code_version("outside"))
+    assert versions[0] == versions[2]  # nobody uses it
+    assert versions[1] != versions[3]
+
+
+def test_a_plugin_depends_on_what_it_imports_and_on_mixings_and_not_on_its_neighbours(tmp_path, monkeypatch):
+    files = {"own": "import helper\n", "helper": "x = 1\n", "mixing": "gomhc.register(1)\n", "neighbour": "y = 1\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+
+    def version(*plugins):
+        monkeypatch.setenv("GOMHC_PLUGINS", os.pathsep.join(str(tmp_path / f"{name}.py") for name in plugins))
+        code_version.forget()
+        return code_version.code_version("own")
+
+    first = version("own", "mixing")
+    assert version("neighbour", "mixing", "own", "own") == first
+    assert version("own") != first
+    (tmp_path / "helper.py").write_text("x = 2\n")
+    assert version("own", "mixing") != first
