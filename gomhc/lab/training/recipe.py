@@ -18,8 +18,9 @@ class Recipe:
     """Everything that determines a run."""
 
     mixing: str = "go"
-    """Mixing of the streams: none (one plain residual stream), or a registered one such as go, identity, mhc-lite or
-    kromhc; options follow a colon, as in go:expressivity=1. `gomhc exactness` lists the keys."""
+    """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
+    sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained, a name of the literature such as
+    mhc-lite, or a registered one; options follow a colon, as in go:expressivity=1."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = "mean-stream"

@@ -60,7 +60,7 @@ def test_every_claim_has_a_verdict_and_says_where_it_comes_from(out):
         assert {"id", "statement", "paper", "here", "verdict"} <= set(claim)
         assert claim["verdict"] in set(Verdict)
         assert all(claim[name] for name in ("statement", "paper", "where", "measure", "here"))
-        measured = BY_ID[claim["id"]].experiment in SMALL
+        measured = CLAIMS[claim["id"]].experiment in SMALL
         assert (claim["verdict"] != Verdict.NOT_MEASURED) == measured
         assert (claim["value"] is not None) == measured
 
