@@ -24,6 +24,7 @@ from gomhc.lab.lock import lock
 from gomhc.lab.results.claim import TRUE, Finding, Rule, Verdict
 
 CLAIMS = {claim.id: claim for experiment in all_experiments() for claim in experiment.claims}
+MEASURED_BY = {claim.id: experiment.name for experiment in all_experiments() for claim in experiment.claims}
 RUNNABLE = [experiment for experiment in all_experiments() if experiment.runs("quick")]
 SMALL = ("depth", "counts")
 """Experiments of a few seconds: one with many runs of some length, one with tables and a figure."""
@@ -60,7 +61,7 @@ def test_every_claim_has_a_verdict_and_says_where_it_comes_from(out):
         assert {"id", "statement", "paper", "here", "verdict"} <= set(claim)
         assert claim["verdict"] in set(Verdict)
         assert all(claim[name] for name in ("statement", "paper", "where", "measure", "here"))
-        measured = CLAIMS[claim["id"]].experiment in SMALL
+        measured = MEASURED_BY[claim["id"]] in SMALL
         assert (claim["verdict"] != Verdict.NOT_MEASURED) == measured
         assert (claim["value"] is not None) == measured
 
