@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 from browser import assert_sound, needs_chromium, open_page
@@ -16,6 +16,7 @@ from browser import assert_sound, needs_chromium, open_page
 from gomhc.lab.experiments.catalogue import find_experiments
 from gomhc.lab.experiments.verdicts import judge
 from gomhc.lab.plugins import load
+from gomhc.lab.results.record import Record
 
 ROOT = Path(__file__).parents[2]
 
@@ -230,5 +231,9 @@ def test_an_incomplete_experiment_is_refused(before: str, after: str, message: s
 def test_a_finding_for_no_claim_is_refused() -> None:
     text = EXPERIMENT.replace('return {"trace-large"', 'return {"trace-lrage"')
     (experiment,) = find_experiments([module_of("outside", text)])
+    record = Record(
+        experiment="traces", run="TraceRun", configuration={}, full_size=True, key="", code_version="", commit="",
+        versions={}, device="", wall_time=0.0, metrics={"traces": [3.5]},
+    )  # fmt: skip
     with pytest.raises(ValueError, match="traces has findings for trace-lrage, which it does not claim"):
-        judge([experiment], {"traces": [SimpleNamespace(metrics={"traces": [3.5]}, full_size=True)]})  # type: ignore[list-item]
+        judge([experiment], {"traces": [record]})
