@@ -81,10 +81,6 @@ class GPTConfig:
         require_choice("start", self.start, get_args(Start))
         if self.num_streams is not None:
             require_whole("num_streams", self.num_streams, 1)
-        if self.mixing is None and self.num_streams not in (None, 1):
-            raise ValueError(
-                f'num_streams={self.num_streams} needs a mixing; use mixing="go", or leave num_streams out'
-            )
         if self.mixing is not None:
             object.__setattr__(self, "mixing", as_mixing(self.mixing, self.num_streams))
 

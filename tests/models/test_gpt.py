@@ -276,8 +276,3 @@ class TestMixingOfTheConfiguration:
             GPTConfig(mixing=Sinkhorn(num_streams=2), num_streams=3)
         with pytest.raises(ValueError, match="num_streams must be a whole number of at least 1, got 0"):
             GPTConfig(num_streams=0)
-
-
-def test_streams_without_a_mixing_are_refused():
-    with pytest.raises(ValueError, match='num_streams=3 needs a mixing; use mixing="go", or leave num_streams out'):
-        GPTConfig(num_streams=3)
