@@ -71,12 +71,18 @@ struct InstructionSet {
 
 InstructionSet best() {
 #ifdef __x86_64__
+    __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write, avx2::product};
 #endif
-    return {"baseline", baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
+#ifdef __aarch64__
+    const char *const name = "neon";
+#else
+    const char *const name = "baseline";
+#endif
+    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
 }
 
 const InstructionSet chosen = best();
@@ -96,6 +102,7 @@ void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, i
 #define GOMHC_QUOTE(text) #text
 #define GOMHC_EXPANDED(text) GOMHC_QUOTE(text)
 
+#pragma GCC visibility push(default)  // CMakeLists.txt hides everything else
 extern "C" {
 
 // The sources that this was built from. stamp.py looks for it in the file before the library is loaded.
@@ -104,7 +111,7 @@ const char gomhc_stamp[] = "gomhc native sources " GOMHC_EXPANDED(GOMHC_STAMP);
 
 const char *gomhc_instruction_set() { return chosen.name; }
 
-void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = getpid(); }
+void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = process_id(); }
 
 void gomhc_map(const Map *task, int threads) {
     const int n = task->d * task->s;
@@ -120,3 +127,4 @@ void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task
 void gomhc_product(const Product *task, int threads) { in_pieces(chosen.product, *task, task->tokens, 64, threads); }
 
 }  // extern "C"
+#pragma GCC visibility pop
