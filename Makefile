@@ -17,7 +17,7 @@ setup: .venv/ready
 # that was interrupted is done again.
 .venv/ready: EXTRAS = dev
 .venv/ready-to-reproduce: EXTRAS = cli,report,train
-.venv/ready .venv/ready-to-reproduce: pyproject.toml constraints.txt $(wildcard cmake/CMakeLists.txt gomhc/kernels/native/*)
+.venv/ready .venv/ready-to-reproduce: pyproject.toml constraints.txt CMakeLists.txt $(wildcard gomhc/kernels/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gomhc needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'

@@ -24,7 +24,7 @@ LARGEST = 64
 FOLDER = Path(__file__).parent
 """Folder of the built library, `_native*`, or of the output of its build, FAILURE; and of its sources, `native`."""
 FAILURE = "build_failure.txt"
-"""Name of the file with the output of a build that failed (cmake/CMakeLists.txt)."""
+"""Name of the file with the output of a build that failed (CMakeLists.txt)."""
 ADVICE = "install a C++ compiler (GCC 11, clang 14 or newer) and install gomhc again"
 
 
