@@ -1,7 +1,7 @@
 """The compiled library: where it is, and how an operation in it is called.
 
 `pip install` builds it where there is a C++ compiler; where that fails, the output of the build is here in its place.
-Nothing reaches the library but through `call`, which checks every tensor and keeps it alive until the operation is done.
+Nothing reaches it but through `call`, which checks every tensor and keeps it alive until the operation is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run tests of the kernels on a library that this process cannot load, as a pytest plugin.
 
-`python -m pytest -p other_library --runner "qemu-aarch64 runner _native.so" tests/kernels/test_kernels.py` sends what the
-tests compute in C++ to that program (kernels/runner.cpp).
+`python -m pytest -p other_library --runner "qemu-aarch64 runner _native.so" tests/kernels/test_kernels.py` sends what
+the tests compute in C++ to that program (kernels/runner.cpp).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(items):
-    """Keep the tests that reach the library: not those of versions in torch or Triton, nor those that build their own."""
+    """Keep the tests that reach the library: not those of torch's or Triton's versions, nor of a build of their own."""
     items[:] = [
         item
         for item in items
