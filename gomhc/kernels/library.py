@@ -1,13 +1,14 @@
 """The compiled library: where it is, and how an operation in it is called.
 
-`pip install` builds it where there is a C++ compiler. Nothing reaches it but through `call`, which checks every tensor
-and keeps it alive until the operation is done.
+`pip install` builds it where there is a C++ compiler; where that fails, the output of the build is here in its place.
+Nothing reaches it but through `call`, which checks every tensor and keeps it alive until the operation is done.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,10 @@ from gomhc.kernels.stamp import has_stamp, stamp
 LARGEST = 64
 """Largest number of rows of a rotation, and of streams, that the library takes (tasks.h)."""
 FOLDER = Path(__file__).parent
-"""Folder of the built library, `_native*`, and of its sources, `native`."""
+"""Folder of the built library, `_native*`, or of the output of its build, FAILURE; and of its sources, `native`."""
+FAILURE = "build_failure.txt"
+"""Name of the file with the output of a build that failed (CMakeLists.txt)."""
+ADVICE = "install a C++ compiler (GCC 11, clang 14 or newer) and install gomhc again"
 
 
 class NativeTask(ctypes.Structure):
@@ -149,10 +153,26 @@ def search() -> _Search:
         except (OSError, AttributeError) as error:  # of another system, unreadable, or without a function
             unusable.append(f"{path.name} cannot be loaded ({error})")
     if not unusable:
-        return _Search(None, "not built: install a C++ compiler and install gomhc again")
+        return _Search(None, _why_not_built())
     problem = f"{'; '.join(unusable)}: delete it and install gomhc again, or what runs is the slower torch version"
     warnings.warn(problem, UserWarning, stacklevel=2)
     return _Search(None, f"not used: {problem}")
+
+
+def _why_not_built() -> str:
+    log = FOLDER / FAILURE
+    if not log.exists():
+        return f"not built: {ADVICE}"
+    return f"not built: {first_error(log.read_text(errors='replace'))}; {ADVICE}, or see {log}"
+
+
+def first_error(log: str) -> str:
+    """The first error in the output of CMake and a compiler: its line, or the first sentence of one of CMake's own."""
+    of_cmake = re.search(r"^CMake Error[^\n]*:\n(.+?\.)$", log, re.MULTILINE | re.DOTALL)
+    of_compiler = re.search(r"^.*\berror\b.*$", log, re.MULTILINE | re.IGNORECASE)
+    if of_cmake is not None:
+        return " ".join(of_cmake[1].split())
+    return of_compiler[0].strip() if of_compiler is not None else "the build failed without an error message"
 
 
 def _loaded(path: Path) -> ctypes.CDLL:

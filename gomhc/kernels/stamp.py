@@ -1,7 +1,11 @@
-"""A stamp that says which sources the compiled library was built from. Used when building too, so it knows no torch."""
+"""The stamp of the sources that the compiled library is built from. The build runs this file, so it imports no torch.
+
+python stamp.py FOLDER prints the stamp of the sources in a folder.
+"""
 
 from __future__ import annotations
 
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,3 +22,7 @@ def stamp(sources: Path) -> str:
 def has_stamp(library: Path, expected: str) -> bool:
     """Whether this file was built from those sources. It is read and not loaded: loading would run its code."""
     return f"gomhc native sources {expected}".encode() in library.read_bytes()
+
+
+if __name__ == "__main__":
+    print(stamp(Path(sys.argv[1])))

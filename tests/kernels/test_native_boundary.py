@@ -355,7 +355,42 @@ def test_without_the_sources_the_library_is_not_used(folder):
 def test_without_a_file_there_is_no_warning(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert search() == (None, "not built: install a C++ compiler and install gomhc again")
+        problem = "not built: install a C++ compiler (GCC 11, clang 14 or newer) and install gomhc again"
+        assert search() == (None, problem)
+
+
+CMAKE = """-- The CXX compiler identification is unknown
+CMake Error at CMakeLists.txt:5 (project):
+  No CMAKE_CXX_COMPILER could be found.
+
+  Tell CMake where to find the compiler by setting either the environment
+  variable "CXX" or the CMake cache entry CMAKE_CXX_COMPILER.
+-- Configuring incomplete, errors occurred!
+"""
+TOO_OLD = """[1/2] Building CXX object CMakeFiles/_native.dir/kernels.cpp.o
+FAILED: CMakeFiles/_native.dir/kernels.cpp.o
+In file included from kernels.cpp:19:
+lanes.h:34:19: error: '__builtin_shufflevector' was not declared in this scope
+lanes.h:35:20: error: '__builtin_shufflevector' was not declared in this scope
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (CMAKE, "No CMAKE_CXX_COMPILER could be found."),
+        (TOO_OLD, "lanes.h:34:19: error: '__builtin_shufflevector' was not declared in this scope"),
+        ("kernels.cpp(12): fatal error C1083: Cannot open include file", None),
+        ("", "the build failed without an error message"),
+    ],
+)
+def test_after_a_build_that_failed_the_first_error_is_the_reason(folder, log, error):
+    (folder / "build_failure.txt").write_text(log)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        problem = search().problem
+    assert problem.startswith(f"not built: {error or log}; install a C++ compiler")
+    assert problem.endswith(f"or see {folder / 'build_failure.txt'}")
 
 
 def test_structures_are_those_of_the_header():

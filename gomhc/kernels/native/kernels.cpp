@@ -22,10 +22,15 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #undef GOMHC_VECTOR_BYTES
 }  // namespace baseline
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define GOMHC_X86 1
+// GCC and clang have different pragmas that allow instructions to the functions that follow. One file holds all of them:
+// in several, the linker could choose an AVX-512 copy of a function of the standard library for machines without it.
+#ifdef __x86_64__
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
+#endif
 namespace avx2 {
 #define GOMHC_VECTOR_BYTES 32
 #include "lanes.h"
@@ -33,9 +38,14 @@ namespace avx2 {
 #include "product.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx2
+#ifdef __clang__
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#else
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma")
+#endif
 namespace avx512 {
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
@@ -43,8 +53,12 @@ namespace avx512 {
 #include "product.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx512
+#ifdef __clang__
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
 #endif
+#endif  // __x86_64__
 
 struct InstructionSet {
     const char *name;
@@ -56,13 +70,19 @@ struct InstructionSet {
 };
 
 InstructionSet best() {
-#ifdef GOMHC_X86
+#ifdef __x86_64__
+    __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write, avx2::product};
 #endif
-    return {"baseline", baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
+#ifdef __aarch64__
+    const char *const name = "neon";
+#else
+    const char *const name = "baseline";
+#endif
+    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
 }
 
 const InstructionSet chosen = best();
@@ -82,6 +102,7 @@ void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, i
 #define GOMHC_QUOTE(text) #text
 #define GOMHC_EXPANDED(text) GOMHC_QUOTE(text)
 
+#pragma GCC visibility push(default)  // CMakeLists.txt hides everything else
 extern "C" {
 
 // The sources that this was built from. stamp.py looks for it in the file before the library is loaded.
@@ -90,7 +111,7 @@ const char gomhc_stamp[] = "gomhc native sources " GOMHC_EXPANDED(GOMHC_STAMP);
 
 const char *gomhc_instruction_set() { return chosen.name; }
 
-void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = getpid(); }
+void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = process_id(); }
 
 void gomhc_map(const Map *task, int threads) {
     const int n = task->d * task->s;
@@ -106,3 +127,4 @@ void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task
 void gomhc_product(const Product *task, int threads) { in_pieces(chosen.product, *task, task->tokens, 64, threads); }
 
 }  // extern "C"
+#pragma GCC visibility pop

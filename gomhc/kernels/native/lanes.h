@@ -23,8 +23,14 @@ template <typename T> struct Lane {
 // One step of transposing a square tile: numbers whose place differs in bit H change sides. L = lanes
 template <typename V, size_t L, size_t H, size_t... I>
 static inline void exchange(V &one, V &two, std::index_sequence<I...>) {
+#if __has_builtin(__builtin_shufflevector)
     const V low = __builtin_shufflevector(one, two, int((I & H) ? L + I - H : I)...);
     const V high = __builtin_shufflevector(one, two, int((I & H) ? L + I : I + H)...);
+#else  // GCC 11
+    typedef int Places __attribute__((vector_size(sizeof(V))));
+    const V low = __builtin_shuffle(one, two, Places{int((I & H) ? L + I - H : I)...});
+    const V high = __builtin_shuffle(one, two, Places{int((I & H) ? L + I : I + H)...});
+#endif
     one = low, two = high;
 }
 
@@ -158,7 +164,7 @@ template <typename T, int D, int S, bool PIVOTS> struct Rotation {
     inline void stop_saturated(const V *original) const {
         const V limit = V{} + T(SATURATION), zero{};
         for (int i = 0; i < n() * (n() - 1) / 2; i++)
-            logits[i] = (original[i] >= -limit) & (original[i] <= limit) ? logits[i] : zero;
+            logits[i] = ((original[i] >= -limit) & (original[i] <= limit)) ? logits[i] : zero;
     }
 
     // Row c is divided by its pivot, and the others lose their share in it; column c makes room for the inverse's.

@@ -4,14 +4,27 @@
 // Elsewhere on a pool whose threads sleep until there is work, one a process; a forked child makes its own.
 #pragma once
 
+#ifdef _WIN32
+#include <process.h>
+#else
 #include <unistd.h>
+#endif
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
+
+inline int process_id() {
+#ifdef _WIN32
+    return _getpid();
+#else
+    return getpid();
+#endif
+}
 
 class Pool {
   public:
@@ -58,7 +71,7 @@ class Pool {
 
 typedef void (*OpenMP)(void (*body)(void *), void *data, unsigned threads, unsigned flags);  // GOMP_parallel
 inline OpenMP openmp = nullptr;
-inline pid_t openmp_owner = 0;  // GNU's hangs in a forked child
+inline int openmp_owner = 0;  // GNU's hangs in a forked child
 
 inline void parallel(int threads, int64_t pieces, const std::function<void(int64_t)> &work) {
     threads = int(std::min<int64_t>(threads, pieces));
@@ -66,7 +79,7 @@ inline void parallel(int threads, int64_t pieces, const std::function<void(int64
         for (int64_t piece = 0; piece < pieces; piece++) work(piece);
         return;
     }
-    if (openmp != nullptr && openmp_owner == getpid()) {
+    if (openmp != nullptr && openmp_owner == process_id()) {
         struct Shared {
             const std::function<void(int64_t)> &work;
             const int64_t pieces;
@@ -83,11 +96,11 @@ inline void parallel(int threads, int64_t pieces, const std::function<void(int64
     // Never freed: detached threads may outlive any destructor. After a fork they are gone, and so is the pool.
     static std::mutex mutex;
     static Pool *pool = nullptr;
-    static pid_t owner = 0;
+    static int owner = 0;
     Pool *current;
     {
         std::lock_guard<std::mutex> lock(mutex);
-        if (pool == nullptr || owner != getpid()) pool = new Pool, owner = getpid();
+        if (pool == nullptr || owner != process_id()) pool = new Pool, owner = process_id();
         current = pool;
     }
     current->run(threads - 1, pieces, work);
