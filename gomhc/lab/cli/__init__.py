@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,13 +38,15 @@ EXTRAS = {
 }
 """Name of each command, its file and its function -> the extra that it needs."""
 DESCRIPTION = (
-    "Exact doubly stochastic maps for multi-stream residual networks. Environment: GOMHC_PLUGINS lists Python files with "
-    "mixings and experiments of your own; GOMHC_DEBUG=1 shows tracebacks."
+    "Exact doubly stochastic maps for multi-stream residual networks. Environment: GOMHC_PLUGINS lists Python files "
+    "with mixings and experiments of your own; GOMHC_DEBUG=1 shows tracebacks."
 )
 
 
 def main() -> None:
     """Run the command line; Ctrl-C and mistakes of the user end it with one line instead of a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a pipe on Windows has no λ: print ? instead of failing
     with mistakes.one_line():
         plugins.load()
         arguments = sys.argv[1:]
