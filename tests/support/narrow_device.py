@@ -50,9 +50,9 @@ def _on_the_cpu(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors: list[Tensor] = []
     tree_map(lambda leaf: tensors.append(leaf) if isinstance(leaf, Tensor) else None, (args, kwargs))
     narrow = any(isinstance(tensor, NarrowTensor) for tensor in tensors)
-    if narrow and any(not isinstance(tensor, NarrowTensor) and tensor.dim() > 0 for tensor in tensors):
-        if function is not torch.ops.aten.copy_.default:
-            raise RuntimeError(f"{function}: expected all tensors to be on the same device, got mps and cpu")
+    foreign = any(not isinstance(tensor, NarrowTensor) and tensor.dim() > 0 for tensor in tensors)
+    if narrow and foreign and function is not torch.ops.aten.copy_.default:
+        raise RuntimeError(f"{function}: expected all tensors to be on the same device, got this one and cpu")
     device = kwargs.get("device")
     if device is not None:
         narrow = torch.device(device).type == DEVICE.type

@@ -74,7 +74,7 @@ def _app(loaded: dict[str, ModuleType]) -> tyro.extras.SubcommandApp:
     app = tyro.extras.SubcommandApp()
     for name in EXTRAS:
         command = _deferred(getattr(loaded[name], name)) if name in loaded else _described(name)
-        app.command(command, name=name)
+        app.command(name=name)(command)
     return app
 
 
