@@ -20,6 +20,7 @@ from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
 from gomhc.checks import require_choice
 from gomhc.kernels.plain_map import blockwise_squared_norm, saturated
+from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
 
 MOST_ROWS = 512
@@ -97,7 +98,7 @@ class Orthostochastic(Parametrization):
             logits = (z - z.mT)[..., row, column]
         if self.rotation == "cayley":
             return kernels.orthostochastic(logits, self.num_streams, self.expressivity)
-        rotation = ROTATIONS[self.rotation](saturated(logits).double(), self.size)
+        rotation = ROTATIONS[self.rotation](widened(saturated(logits)), self.size)
         return blockwise_squared_norm(rotation, self.num_streams).to(logits.dtype)
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:

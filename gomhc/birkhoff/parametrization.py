@@ -17,7 +17,7 @@ from torch import Tensor
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
 from gomhc.checks import LARGEST_WHOLE, require_number, require_whole
-from gomhc.kernels.precision import at_least_float32, without_autocast
+from gomhc.kernels.precision import at_least_float32, has_float64, in_float64, widened, without_autocast
 from gomhc.shapes import Float
 
 MOST_STREAMS = 1024
@@ -120,8 +120,9 @@ class Parametrization(ABC):
 
         They live on the generator's device, in torch's default dtype.
         """
-        logits = self.draw_near_identity(generator)
-        return logits.to(torch.get_default_dtype())
+        device = generator.device if generator is not None else torch.device("cpu")
+        logits = self.draw_near_identity(_with_float64(generator))
+        return logits.to(device, torch.get_default_dtype())
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
         """`initial_logits` in float64. Here: those of (1 - leak) I + leak S, with S random and of zero diagonal."""
@@ -136,10 +137,11 @@ class Parametrization(ABC):
         """
         self._check_target(matrix)
         matrix = matrix.detach()
-        flat = matrix.reshape(-1, *matrix.shape[-2:]).to(torch.float64, copy=True)
+        target = in_float64(matrix)
+        flat = target.reshape(-1, *matrix.shape[-2:]).clone()
         logits = self.closest_logits(flat).to(matrix.dtype).reshape(*matrix.shape[:-2], self.num_logits)
-        distance = torch.linalg.matrix_norm(self(logits).double() - matrix.double())
-        return Fit(logits, distance.to(matrix.dtype))
+        distance = torch.linalg.matrix_norm(self(logits).double() - target)
+        return Fit(logits.to(matrix.device), distance.to(matrix))
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         """`fit` for checked matrices in float64. Here: Levenberg-Marquardt; better where the map can be inverted."""
@@ -168,7 +170,7 @@ class Parametrization(ABC):
         if self.promise is Promise.NOTHING or matrix.numel() == 0:
             return
         if not is_doubly_stochastic(matrix):
-            error, lowest = marginal_error(matrix.double()).max().item(), matrix.min().item()
+            error, lowest = marginal_error(widened(matrix)).max().item(), matrix.min().item()
             raise ValueError(
                 f"expected a doubly stochastic matrix, got row or column sums off by {error:.2g} and a smallest entry "
                 f"of {lowest:.2g}; gomhc.birkhoff.balance(matrix) makes a positive matrix doubly stochastic"
@@ -178,7 +180,15 @@ class Parametrization(ABC):
 def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
     """Whether all of these matrices are doubly stochastic, within the tolerance of `fit`."""
     tolerance = max(FIT_TOLERANCE, torch.finfo(matrix.dtype).eps)
-    return bool((marginal_error(matrix.double()) <= tolerance).all() and (matrix >= -tolerance).all())
+    return bool((marginal_error(widened(matrix)) <= tolerance).all() and (matrix >= -tolerance).all())
+
+
+def _with_float64(generator: torch.Generator | None) -> torch.Generator | None:
+    """The generator, or one on the CPU that it seeds if its device has no float64."""
+    if generator is None or has_float64(generator.device):
+        return generator
+    seed = torch.randint(2**31, (), generator=generator, device=generator.device)
+    return torch.Generator("cpu").manual_seed(int(seed.item()))
 
 
 def require_positive(parametrization: Parametrization, field: str, most: int = LARGEST_WHOLE) -> None:

@@ -17,6 +17,7 @@ from gomhc.birkhoff.orthostochastic import near_identity_rotation, require_expre
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.kernels.plain_map import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
+from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
 
 
@@ -69,7 +70,8 @@ class Unistochastic(Parametrization):
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         n = self.size
-        skew_logits, symmetric_logits = saturated(logits).double().split((n * (n - 1) // 2, n * (n + 1) // 2), dim=-1)
+        sizes = (n * (n - 1) // 2, n * (n + 1) // 2)
+        skew_logits, symmetric_logits = widened(saturated(logits)).split(sizes, dim=-1)
         x, upper = skew(skew_logits, n), upper_triangle(symmetric_logits, n, offset=0)
         y = upper + upper.triu(1).mT
         a = torch.cat((torch.cat((x, -y), dim=-1), torch.cat((y, x), dim=-1)), dim=-2)

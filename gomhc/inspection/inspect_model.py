@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gomhc.birkhoff import measures
 from gomhc.inspection.inspection import Inspection
 from gomhc.inspection.watch import Seen, watch
+from gomhc.kernels.precision import widened
 from gomhc.shapes import Float, Int
 
 
@@ -98,10 +99,10 @@ def _measure(seen: Seen, counted: Tensor) -> dict[str, Tensor]:
 
 def _gradients(seen: Seen, at_streams: Tensor, at_logits: Tensor) -> dict[str, Tensor]:
     """How the loss depends on the streams and the coefficients of one connection."""
-    power = at_streams.double().square().sum(-1).flatten(0, -2).sum(0)
-    norms = [part.double().norm().cpu() for part in at_logits.split(seen.sizes, dim=-1)]
+    power = widened(at_streams).square().sum(-1).flatten(0, -2).sum(0)
+    norms = [widened(part).norm().cpu().double() for part in at_logits.split(seen.sizes, dim=-1)]
     return {
-        "stream_gradient_share": (power / power.sum().clamp(min=torch.finfo(power.dtype).tiny)).cpu(),
+        "stream_gradient_share": (power / power.sum().clamp(min=torch.finfo(power.dtype).tiny)).cpu().double(),
         "coefficient_gradient": torch.stack(norms),
     }
 
@@ -135,8 +136,8 @@ def _entropy(mix: Float[Tensor, "N d d"]) -> Float[Tensor, " N"]:
 def _over_tokens(tensor: Tensor, seen: Seen, counted: Tensor) -> Tensor:
     """(N, ...) in float64 on the CPU, of the tokens that count; coefficients that all tokens share are repeated."""
     own = tensor.shape[-2:] if tensor is seen.mix or tensor is seen.streams else tensor.shape[-1:]
-    full = tensor.detach().double().expand(*counted.shape, *own)
-    return full[counted].cpu()
+    full = widened(tensor.detach()).expand(*counted.shape, *own)
+    return full[counted].cpu().double()
 
 
 @contextmanager

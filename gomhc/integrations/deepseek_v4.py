@@ -23,6 +23,7 @@ from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
 from gomhc.kernels.plain_map import saturated
+from gomhc.kernels.precision import in_float64
 from gomhc.layers import Coefficients, HyperConnection
 from gomhc.shapes import Float
 
@@ -305,7 +306,7 @@ def _like(source: Coefficients, mixing: Parametrization) -> Coefficients:
 def _parts(coefficients: Coefficients, rows: slice) -> tuple[Tensor, Tensor]:
     """Some rows of the weight and of the bias, in float64."""
     assert coefficients.weight is not None
-    return coefficients.weight.detach()[rows].double(), coefficients.bias.detach()[rows].double()
+    return in_float64(coefficients.weight.detach()[rows]), in_float64(coefficients.bias.detach()[rows])
 
 
 def _jacobian(mixing: Parametrization, logits: Float[Tensor, " p"]) -> Float[Tensor, "dd p"]:

@@ -10,19 +10,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
 
 SATURATION = 2.0**16
 """The largest logit: a larger one, or an infinite one, counts as this. It is in native/tasks.h too."""
 
 
+NEWTON_STEPS = {torch.float64: 1, torch.float32: 3}
+"""Steps of `polish` that make rotations orthogonal to rounding: at the largest logits, float32 leaves them 1e-2 off."""
+
+
 def orthostochastic(logits: Float[Tensor, "*batch p"], num_streams: int, expressivity: int) -> Tensor:
     """B of the equation above, in the dtype of `logits`, computed in float64.
 
-    Float64 because ||(I + A)^{-1}|| is at most one but I + A is as ill-conditioned as the logits are large: in float32
-    the sums would be off by 1e-4 at logits of 1000.
+    Float64 because ||(I + A)^{-1}|| is at most one but I + A is as ill-conditioned as the logits are large. On a device
+    without float64 (MPS), float32 gives sums that are one to rounding at any logits, but entries that are off by up to
+    1e-6, and gradients by a share of 1e-5, at logits of 10: both grow with the logits.
     """
-    rotation = cayley(skew(saturated(logits).double(), num_streams * expressivity))
+    rotation = cayley(skew(widened(saturated(logits)), num_streams * expressivity))
     return blockwise_squared_norm(rotation, num_streams).to(logits.dtype)
 
 
@@ -56,12 +62,14 @@ def cayley(a: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
 
 
 def polish(q: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
-    r"""One Newton-Schulz step Q (3I - Q^T Q) / 2 towards the nearest orthogonal matrix: it squares the distance.
+    r"""Newton-Schulz steps Q (3I - Q^T Q) / 2 towards the nearest orthogonal matrix: each squares the distance.
 
-    Its derivative along rotations is the identity, so the gradient passes as if it were not there.
+    Their derivative along rotations is the identity, so the gradient passes as if they were not there.
     """
-    excess = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device) - q.mT @ q
-    return q + (q @ excess / 2).detach()
+    identity = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    for _ in range(NEWTON_STEPS[q.dtype]):
+        q = q + (q @ (identity - q.mT @ q) / 2).detach()
+    return q
 
 
 def blockwise_squared_norm(q: Float[Tensor, "*batch n n"], num_streams: int) -> Float[Tensor, "*batch d d"]:

@@ -21,6 +21,7 @@ from typing import Any
 
 LARGEST = 2**28
 """Bytes of a JSON file that are read into memory at most; ours have at most a few million."""
+WINDOWS = os.name == "nt"
 _SEAL = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n')
 
 
@@ -122,9 +123,9 @@ def remove(path: Path) -> None:
 
 def flush(path: Path) -> None:
     """Onto the disk, so that what is moved into place is whole even if the machine stops."""
-    if os.name == "nt" and path.is_dir():  # Windows cannot open folders, and orders their changes itself
+    if WINDOWS and path.is_dir():  # Windows cannot open folders, and orders their changes itself
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)  # Windows flushes only what may be written
     try:
         os.fsync(descriptor)
     finally:

@@ -32,10 +32,20 @@ def lock(file: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if _is_still_there(descriptor, file):  # or it has become another's
-            with suppress(OSError):  # Windows deletes no file that is open
-                file.unlink()
+        _release(descriptor, file)
+
+
+def _release(descriptor: int, file: Path) -> None:
+    """Delete the file, unless it has become another's, and free the lock."""
+    if sys.platform == "win32":  # deletes no file that is open, here or in another process
         os.close(descriptor)
+        with suppress(OSError):
+            file.unlink()
+        return
+    if _is_still_there(descriptor, file):
+        with suppress(OSError):
+            file.unlink()
+    os.close(descriptor)
 
 
 def _take(file: Path, what: str, wait: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import warnings
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+SYNCHRONIZE, INFINITE = 0x00100000, 0xFFFFFFFF
+"""Of the Windows API: the right to wait for a process, and a wait without limit."""
 
 
 def in_processes(
@@ -32,8 +35,19 @@ def _end_with(parent: int) -> None:
     """Watch the process that started this one: when it is gone, however it ended, this one ends too."""
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
+        _wait_for_end(parent)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
+    """Return when the parent of this process has ended."""
+    if sys.platform == "win32":  # where the number of the parent stays what it was
+        import ctypes
+
+        process = ctypes.windll.kernel32.OpenProcess(SYNCHRONIZE, False, parent)
+        ctypes.windll.kernel32.WaitForSingleObject(process, INFINITE)
+        return
+    while os.getppid() == parent:
+        time.sleep(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,6 @@ from gomhc.inspection.findings import findings
 from gomhc.lab.cli.inspection_table import inspection_table
 from gomhc.lab.cli.terminal import needs, table_console, write_json
 from gomhc.lab.files import read_text, require_writable, write_atomically
-from gomhc.lab.training import load_run
 
 SAMPLE_TEXT = (
     "Once upon a time there was a little boat that was afraid of the sea. Every morning the fishermen rowed out, and "
@@ -77,12 +75,12 @@ def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int
             f"there is no folder {folder}; expected a run of `gomhc train`, or a folder that save_pretrained wrote"
         )
     if not (folder / "config.json").exists():
+        with needs("train", "a run of gomhc train"):
+            from gomhc.lab.training import load_run
         run = load_run(folder)
         return run.model, run.tokenizer.encode, run.model.config.context_length
-    try:
+    with needs("hf", "a model that save_pretrained wrote"):
         from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ModuleNotFoundError:
-        sys.exit("models of transformers need gomhc[hf]; install it with: pip install 'gomhc[hf]'")
     config = json.loads(read_text(folder / "config.json"))
     changed = isinstance(config, dict) and "gomhc" in config
     load = gomhc.from_pretrained if changed else AutoModelForCausalLM.from_pretrained

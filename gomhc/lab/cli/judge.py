@@ -63,6 +63,8 @@ def _judge(runs: Sequence[Path], options: Options, store: AnswerStore) -> None:
             from gomhc.lab.report.judge_page import judge_page
         for name in FILES:
             require_writable(options.out / name)
+    if not options.dry_run:
+        _require_packages()
     if not runs:
         raise ValueError("give at least one RUN: a folder of `gomhc train`, or a file of stories")
     openings = load_openings(options.openings)
@@ -94,9 +96,16 @@ def _story_of(label: str, _: Story) -> str:
     return f"stories of {label}"
 
 
-def _ask(questions: Sequence[Question], protocol: Protocol, options: Options, store: AnswerStore) -> None:
+def _require_packages() -> None:
+    """Exit if a package is missing that is imported only after the stories are sampled."""
     with needs("judge", "gomhc judge"):
-        from gomhc.lab.judge.asking import EndpointError, ask
+        import openai  # noqa: F401
+        import scipy  # noqa: F401
+
+
+def _ask(questions: Sequence[Question], protocol: Protocol, options: Options, store: AnswerStore) -> None:
+    from gomhc.lab.judge.asking import EndpointError, ask
+
     printed: set[str] = set()
 
     def print_reason(reason: str) -> None:

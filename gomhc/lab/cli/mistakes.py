@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 import torch
 
-from gomhc.lab.training import NotFinite
-
 DEBUG = "GOMHC_DEBUG"
 """Environment variable that enables tracebacks, unless it is empty or 0."""
 TYPES = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
@@ -44,7 +42,7 @@ def one_line() -> Iterator[None]:
             yield
         except KeyboardInterrupt:
             sys.exit("interrupted")
-        except (ValueError, OSError, NotFinite, MemoryError) as error:
+        except (ValueError, OSError, MemoryError) as error:
             _exit(error)
         except RuntimeError as error:
             if not _is_lack_of_memory(error):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -17,14 +17,12 @@ from gomhc.lab.cli.terminal import needs, with_progress
 from gomhc.lab.experiments import schedule
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.experiments.schedule import Done, ScheduledRun
 from gomhc.lab.experiments.verdicts import judge
 from gomhc.lab.files import remove_unfinished, write_atomically
 from gomhc.lab.judge.judgement import FILE, Judgement
 from gomhc.lab.lock import lock
 from gomhc.lab.results.record import Record, Store
-
-if TYPE_CHECKING:
-    from gomhc.lab.experiments.schedule import Done, ScheduledRun
 
 MOST_JOBS = 1024
 """Maximum number of processes."""
@@ -57,6 +55,8 @@ def reproduce(
             print(f"{experiment.name:16} {len(experiment.runs(scale)):4} runs   {experiment.title}")
         return
     require_whole("jobs", jobs, 1, MOST_JOBS)
+    with needs("report", "gomhc reproduce"):
+        import joblib  # noqa: F401
     judgement = Judgement.load(out / FILE) if (out / FILE).exists() else None
     out.mkdir(parents=True, exist_ok=True)
     with lock(out / ".lock", str(out)):
@@ -72,8 +72,6 @@ def _reproduce(
     judgement: Judgement | None,
 ) -> None:
     """Run everything that has no record yet, and write the page."""
-    with needs("report", "reproduce"):
-        import joblib  # noqa: F401
     page_needs = _missing_for_a_page()
     if page_needs is not None:
         print(f"no page is written without {page_needs}; install it with: pip install 'gomhc[report]'", file=sys.stderr)
@@ -100,6 +98,8 @@ def _reproduce(
 def _missing_for_a_page() -> str | None:
     """The package that is not installed, if any; verdicts need none of them."""
     try:
+        import scipy  # noqa: F401
+
         import gomhc.lab.report.reproduction  # noqa: F401
     except ModuleNotFoundError as error:
         return error.name
@@ -132,7 +132,9 @@ def _ends_with(path: Path, remark: str) -> bool:
 
 def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
     """Return the experiments of these names that have runs, or all of them if there are none."""
-    runnable = [experiment for experiment in all_experiments() if experiment.runs("quick")]
+    with needs("report", "gomhc reproduce"):
+        experiments = all_experiments()
+    runnable = [experiment for experiment in experiments if experiment.runs("quick")]
     if only is None:
         return runnable
     names = [experiment.name for experiment in runnable]

@@ -31,6 +31,8 @@ def needs(extra: str, who: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
+        if package == "gomhc":
+            raise
         sys.exit(f"{who} needs {package}; install it with: pip install 'gomhc[{extra}]'")
 
 

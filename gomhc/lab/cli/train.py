@@ -13,7 +13,7 @@ import tyro
 from gomhc.lab import training as trainer
 from gomhc.lab.cli.training_progress import TrainingProgress
 from gomhc.lab.recipes import DEFAULT, RECIPES
-from gomhc.lab.training import Execution, Recipe
+from gomhc.lab.training import Execution, NotFinite, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +44,22 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
     checkpoint and stops. With several processes: torchrun --nproc-per-node 2 -m gomhc train ...
     """
     with TrainingProgress() as progress:
-        if training.resume is not None:
-            if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
-                raise ValueError(
-                    "--resume can be combined with --device, --compile and --parallel only; drop the others"
-                )
-            done = trainer.resume(training.resume, training.execution, progress)
-        else:
-            done = trainer.train(training.recipe, training.out, training.execution, progress)
+        try:
+            done = _train(training, progress)
+        except NotFinite as error:
+            raise ValueError(str(error)) from error  # a wrong recipe: one line, as for other mistakes
     if int(os.environ.get("RANK", 0)) == 0:
         print(f"wrote {progress.run} ({done} steps)")
         again = f"gomhc train --resume {progress.run}"
         print(again if done < progress.recipe.steps else f"gomhc sample {progress.run}")
+
+
+def _train(training: Train, progress: TrainingProgress) -> int:
+    if training.resume is None:
+        return trainer.train(training.recipe, training.out, training.execution, progress)
+    if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
+        raise ValueError("--resume can be combined with --device, --compile and --parallel only; drop the others")
+    return trainer.resume(training.resume, training.execution, progress)
 
 
 def with_recipe(arguments: Sequence[str]) -> list[str]:

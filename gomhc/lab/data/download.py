@@ -73,4 +73,5 @@ class Remote:
                     f"on the corpus that needs no download: gomhc train stories-tiny"
                 ) from error
             finally:
+                partial.close()  # Windows deletes no file that is open
                 Path(partial.name).unlink(missing_ok=True)

@@ -139,7 +139,7 @@ def _encode(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
             "fingerprint": digest.hexdigest(),
             "files": {f"{side}.bin": sha256(partial / f"{side}.bin") for side in SIDES},
         }
-        (partial / ABOUT).write_text(seal(about), encoding="utf-8")
+        (partial / ABOUT).write_bytes(seal(about).encode())  # as text, Windows would change the ends of lines
         for path in (*partial.iterdir(), partial):
             flush(path)
         remove(folder)  # which is damaged, or it would have been loaded

@@ -173,8 +173,8 @@ def _load(folder: Path) -> Checkpoint:
             tokenizer=state["tokenizer"],
             data=str(state["data"]),
             history=(_count(state["history"]["bytes"]), str(state["history"]["sha256"])),
-            weights=load_file(folder / WEIGHTS),
-            optimizer=load_file(folder / OPTIMIZER),
+            weights=_tensors(folder / WEIGHTS),
+            optimizer=_tensors(folder / OPTIMIZER),
         )
         _require_consistent(checkpoint)
         return checkpoint
@@ -184,6 +184,11 @@ def _load(folder: Path) -> Checkpoint:
         if (folder / WEIGHTS).exists() and (folder / OPTIMIZER).exists():
             raise
         raise Damaged(f"the checkpoint {folder} is being deleted ({error})") from error
+
+
+def _tensors(file: Path) -> dict[str, Tensor]:
+    """Return copies of the tensors in a file: Windows cannot delete a file while memory is mapped to it."""
+    return {name: tensor.clone() for name, tensor in load_file(file).items()}
 
 
 def _step(step: Any, folder: Path) -> int:
@@ -235,7 +240,7 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         "versions": {"gomhc": __version__, "torch": torch.__version__},
         "files": {name: sha256(folder / name) for name in (WEIGHTS, OPTIMIZER)},
     }
-    (folder / STATE).write_text(seal(state, indent=1), encoding="utf-8")
+    (folder / STATE).write_bytes(seal(state, indent=1).encode())  # as text, Windows would change the ends of lines
     for name in (WEIGHTS, OPTIMIZER, STATE):
         flush(folder / name)
     flush(folder)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 import torch
@@ -26,6 +27,9 @@ from gomhc.checks import require_choice
 
 FAILED = "\0failed"
 """Sent by the main process instead of a value, if it failed."""
+LONGEST_WAIT = timedelta(hours=2)
+"""How long processes wait for one another: the main one may download and tokenize a corpus. By default NCCL waits ten
+minutes."""
 Parallel = Literal["ddp", "fsdp"]
 """Each process holds the whole model, or a share of it."""
 
@@ -105,10 +109,12 @@ def world(device: str) -> Iterator[World]:
     if kind == "cuda":
         kind = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     place = torch.device(kind)
+    if place.type == "cuda":
+        torch.cuda.set_device(place)  # before the first collective, or NCCL puts every process on the first GPU
     if size == 1:
         yield World(0, 1, place)
         return
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=LONGEST_WAIT)
     try:
         yield World(rank, size, place)
     finally:

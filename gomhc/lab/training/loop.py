@@ -371,10 +371,14 @@ def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
 def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     if recipe.batch_size % world.size != 0:
         raise ValueError(f"batch_size={recipe.batch_size} must be a multiple of the {world.size} processes")
-    corpus = corpora.find(recipe.corpus)
-    made = prepare(corpus, recipe.tokenizer) if world.is_main else None
-    world.wait()
-    data = made or prepare(corpus, recipe.tokenizer)
+    made: list[Dataset] = []  # filled in the main process, which downloads and tokenizes; the others read the cache
+
+    def make() -> str:
+        made.append(prepare(corpora.find(recipe.corpus), recipe.tokenizer))
+        return made[0].fingerprint
+
+    world.from_main(make)
+    data = made[0] if made else prepare(corpora.find(recipe.corpus), recipe.tokenizer)
     for side, tokens in (("train", data.train), ("validation", data.validation)):
         if len(tokens) <= recipe.context_length:
             raise ValueError(

@@ -12,6 +12,7 @@ import gomhc
 from gomhc.lab import cli
 from gomhc.lab.recipes import RECIPES
 from gomhc.lab.training import Recipe, checkpoint
+from gomhc.lab.training.loop import Trainer
 
 SIZES = {"num-layers": 1, "num-heads": 1, "num-channels": 8, "context-length": 16, "sample-tokens": 8}
 SMALL = [word for name, size in SIZES.items() for word in (f"--{name}", str(size))] + ["--evaluation-windows", "2"]
@@ -50,6 +51,12 @@ def test_train_without_a_recipe_trains_the_default_and_prints_a_sample(gomhc_com
     assert checkpoint.load(folder / "runs/go-1").recipe.corpus == "stories"
     gomhc_command("train", "--steps", "1", *SMALL)
     assert (folder / "runs/go-2").exists()
+
+
+def test_a_loss_that_is_not_finite_is_told_in_one_line(gomhc_command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "gradient_norm", lambda trainer: float("nan"))
+    code, _, _ = gomhc_command("train", "--steps", "1", *SMALL)
+    assert re.fullmatch(r"error: at step 0 the loss is \d\.\d+ and its gradient's norm nan.*", str(code))
 
 
 def test_named_options_do_what_they_say(gomhc_command, folder: Path) -> None:

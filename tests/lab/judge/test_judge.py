@@ -662,7 +662,7 @@ def test_mistakes_are_told_in_one_line(arguments, says, tmp_path, here, monkeypa
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path, here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gomhc.lab.judge.asking", None)
+    monkeypatch.setitem(sys.modules, "openai", None)
     judge = Judge(())
     judge.url = "http://127.0.0.1:9/v1"
     _, code = here(*command_line(tmp_path, judge))
