@@ -168,7 +168,7 @@ def _why_not_built() -> str:
 
 def first_error(log: str) -> str:
     """The first error in the output of CMake and a compiler: its line, or the first sentence of one of CMake's own."""
-    of_cmake = re.search(r"^CMake Error[^\n]*:\n(.+?\.)$", log, re.MULTILINE | re.DOTALL)
+    of_cmake = re.search(r"^CMake Error[^\n]*:\n(.+?)\.$", log, re.MULTILINE | re.DOTALL)
     of_compiler = re.search(r"^.*\berror\b.*$", log, re.MULTILINE | re.IGNORECASE)
     if of_cmake is not None:
         return " ".join(of_cmake[1].split())

@@ -378,7 +378,7 @@ lanes.h:35:20: error: '__builtin_shufflevector' was not declared in this scope
 @pytest.mark.parametrize(
     ("log", "error"),
     [
-        (CMAKE, "No CMAKE_CXX_COMPILER could be found."),
+        (CMAKE, "No CMAKE_CXX_COMPILER could be found"),
         (TOO_OLD, "lanes.h:34:19: error: '__builtin_shufflevector' was not declared in this scope"),
         ("kernels.cpp(12): fatal error C1083: Cannot open include file", None),
         ("", "the build failed without an error message"),
