@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -49,7 +50,9 @@ class Pool {
         uint64_t seen = 0;
         std::unique_lock<std::mutex> lock(mutex_);
         while (true) {
-            wake_.wait(lock, [&] { return round_ != seen; });
+            // Until an hour of this clock, because GCC 12 gives other waits symbols that systems from before 2022 lack.
+            const auto later = std::chrono::system_clock::now() + std::chrono::hours(1);
+            if (!wake_.wait_until(lock, later, [&] { return round_ != seen; })) continue;
             seen = round_;
             if (id >= wanted_) continue;
             lock.unlock();

@@ -40,8 +40,12 @@ def one_line() -> Iterator[None]:
         warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr, flush=True)
         try:
             yield
+            sys.stdout.flush()
         except KeyboardInterrupt:
             sys.exit("interrupted")
+        except BrokenPipeError:  # whoever read the output, as in `gomhc ... | head`, has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes nowhere
+            sys.exit(1)
         except (ValueError, OSError, MemoryError) as error:
             _exit(error)
         except RuntimeError as error:

@@ -119,6 +119,15 @@ def test_the_way_out_of_other_mistakes_is_told(here: Path, capfd) -> None:
         assert words in gomhc(capfd, *arguments.split())[2], arguments
 
 
+def test_a_reader_that_has_read_enough_is_no_mistake() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-c", "from gomhc.lab.cli import main; main()", "version"]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_with_gomhc_debug_the_traceback_is_shown(here: Path, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOMHC_DEBUG", "0")
     assert gomhc(capfd, *TRAIN.split(), "--num-heads", "0")[2].startswith("error: ")
