@@ -23,6 +23,7 @@ from gomhc.kernels.forms import LARGEST
 
 __all__ = ["available", "mixing", "orthostochastic", "read", "reasons", "use", "write"]
 
+
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """Map the logits of go-mHC to doubly stochastic matrices, in their dtype.
 

@@ -35,11 +35,14 @@ class NativeTask(ctypes.Structure):
     numbers: ClassVar[tuple[str, ...]]
     """Names of its other fields."""
     tensors: list[Tensor]
+    form: Any
+    """The array that the pointer `parts` of a map points to."""
 
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
         """Make one, and check that each address in it is that of a float32 tensor of the right shape."""
         task = cls(**{name: sizes[name] for name in cls.numbers})
+        task.form = sizes.get("parts")
         task.tensors = [tensor.contiguous() for tensor in inputs.values()]
         task.tensors += outputs.values()
         for name, tensor in zip((*inputs, *outputs), task.tensors, strict=True):

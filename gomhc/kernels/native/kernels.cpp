@@ -27,7 +27,7 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 
 // GCC and clang have different pragmas that allow instructions to the functions that follow. One file holds all of them:
 // in several, the linker could choose an AVX-512 copy of a function of the standard library for machines without it.
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)  // which asks for that one alone
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
@@ -75,7 +75,7 @@ struct InstructionSet {
 };
 
 InstructionSet best() {
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
