@@ -1,0 +1,287 @@
+"""`gomhc compare`: train several methods on the same batches from twin weights, and tell their difference."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import joblib  # noqa: F401  so that the command says at once what is missing
+import scipy  # noqa: F401
+import tyro
+
+from gomhc.checks import require_whole
+from gomhc.lab.bench.timing import Turn
+from gomhc.lab.cli.comparison_table import comparison_table
+from gomhc.lab.cli.terminal import table_console, with_progress, write_json
+from gomhc.lab.comparison import costs as step_costs
+from gomhc.lab.comparison.costs import Cost
+from gomhc.lab.comparison.methods import recipes_of
+from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
+from gomhc.lab.comparison.result import Corpus, result
+from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
+from gomhc.lab.comparison.words import findings
+from gomhc.lab.data import corpora
+from gomhc.lab.data.tokens import Dataset, prepare, require_windows
+from gomhc.lab.files import remove_unfinished, require_writable, write_atomically
+from gomhc.lab.lock import lock
+from gomhc.lab.recipes import DEFAULT, RECIPES
+from gomhc.lab.report.comparison_page import comparison_page
+from gomhc.lab.training import Execution, Recipe
+
+MOST_JOBS = 1024
+LONGEST_COMPARISON = 1000
+"""Maximum number of seeds."""
+BASE = RECIPES[DEFAULT]()
+
+
+class Stopped(Exception):
+    """The command was asked to stop; every run has saved a checkpoint."""
+
+
+def compare(
+    methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD...")],
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")] = BASE,
+    execution: Annotated[Execution, tyro.conf.arg(name="")] = Execution(),  # noqa: B008
+    seeds: int = 5,
+    out: Path = Path("comparison"),
+    records: Path | None = None,
+    jobs: int | None = None,
+    tune: str | None = None,
+    tuning_seeds: int = 1,
+    tuning_steps: int | None = None,
+    equal_seconds: bool = False,
+    plan: bool = False,
+) -> None:
+    """Train several methods on the same batches from twin weights, and tell how far apart they are.
+
+    A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe behind an @, as in
+    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide the plain network with as many
+    parameters as the first method with streams. The first method is the reference.
+
+    The command writes compare.json and compare.html to OUT. A finished run is kept as a record and not repeated; after
+    an interruption the same command continues, bit for bit. With torchrun, runs go one after the other, each on all
+    processes.
+
+    Args:
+        methods: Two methods or more.
+        recipe: What all methods share.
+        execution: How the runs are computed.
+        seeds: Number of seeds, from --seed on; at least two.
+        out: Folder for the result and for runs in progress.
+        records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
+        jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
+        tune: Try values of an option first, with seeds of their own, and compare each method at its best:
+            learning_rate=1e-3,2e-3,4e-3
+        tuning_seeds: Number of seeds for tuning.
+        tuning_steps: Number of steps of a run for tuning; by default --steps.
+        equal_seconds: Train each method also with as many steps as take the time of the first method; without it, the
+            difference at equal seconds comes from learning curves that are cut short.
+        plan: Time a few steps of each method, say how long the comparison takes, and exit.
+    """
+    recipes, tuning, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
+    found = corpora.find(recipe.corpus)
+    data = prepare(found, recipe.tokenizer)
+    require_windows(data, recipe.context_length)
+    corpus = Corpus(name=Path(recipe.corpus).name, fingerprint=found.fingerprint, tokens=data.fingerprint)
+    require_writable(out / "compare.json")
+    with lock(out / ".lock", str(out)) if _is_main() else nullcontext():
+        if _is_main():
+            for name in ("compare.json", "compare.html", "costs.json"):
+                remove_unfinished(out, name)
+        comparison = _Comparison(execution, out, Records(records or out / "records"), jobs)
+        costs = _costs(out / "costs.json", recipes, data)
+        if plan:
+            comparison.tell_plan(recipes, costs, seeds, tuning, corpus, equal_seconds)
+            return
+        tuned: dict[str, Mapping[object, float]] = {}
+        try:
+            if tuning is not None:
+                comparison.run(tuning.tasks(recipes, corpus.tokens), costs)
+                tuned = {m: tuning.losses(r, corpus.tokens, comparison.records) for m, r in recipes.items()}
+                recipes = {m: replace(r, **{tuning.option: best(tuned[m])}) for m, r in recipes.items()}  # type: ignore[arg-type]
+            numbers = range(recipe.seed, recipe.seed + seeds)
+            comparison.run(comparison_tasks(recipes, numbers, corpus.tokens), costs)
+            timed = at_equal_seconds(recipes, costs) if equal_seconds else None
+            if timed is not None:
+                comparison.run(comparison_tasks(timed, numbers, corpus.tokens), costs)
+        except Stopped:
+            sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
+        if not _is_main():
+            return
+        compared = result(recipes, numbers, corpus, comparison.records, costs, tuned, tuning, timed)
+        write_json(out / "compare.json", compared)
+        write_atomically(out / "compare.html", comparison_page(compared).html())
+        print(f"wrote {out / 'compare.html'}")
+        console = table_console(width=180)
+        console.print(comparison_table(compared))
+        for sentence in findings(compared):
+            console.print(f"• {sentence}")
+
+
+class _Comparison:
+    """Where runs are kept, and how many go at a time."""
+
+    def __init__(self, execution: Execution, out: Path, records: Records, jobs: int) -> None:
+        self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
+        for problem in records.damaged:
+            _say(f"damaged record: {problem}; running it again")
+
+    def run(self, tasks: Sequence[Task], costs: Mapping[str, Cost]) -> None:
+        """Run the tasks that have no record yet."""
+        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        _say(f"{len(tasks) - len(to_do)} runs kept, {len(to_do)} to do")
+        if not to_do:
+            return
+        stop, errors = self.out / ".stop", list[str]()
+        stop.unlink(missing_ok=True)
+        runs = self.out / "runs"
+        with _file_on_signal(stop):
+            done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
+            stopped = self._collect(_with_progress(done, to_do, costs), errors)
+        stop.unlink(missing_ok=True)
+        if errors:
+            _say(errors[0])
+            sys.exit(f"{len(errors)} runs failed: {errors[0].strip().splitlines()[-1]}; the same command tries again")
+        if stopped:
+            raise Stopped
+
+    def _collect(self, done: Iterator[Outcome], errors: list[str]) -> bool:
+        """Remember the records; return whether a run was stopped."""
+        try:
+            for outcome in done:
+                if outcome.record is not None:
+                    self.records.add(outcome.record)
+                elif outcome.error:
+                    errors.append(f"{outcome.task}\n{outcome.error}")
+                elif self.jobs == 1:
+                    return True
+        except BrokenExecutor as error:
+            sys.exit(
+                f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished runs "
+                "are kept, and the same command, perhaps with fewer --jobs, continues from here"
+            )
+        return (self.out / ".stop").exists()
+
+    def tell_plan(
+        self,
+        recipes: Mapping[str, Recipe],
+        costs: Mapping[str, Cost],
+        seeds: int,
+        tuning: Tuning | None,
+        corpus: Corpus,
+        equal_seconds: bool,
+    ) -> None:
+        """Print how many runs there are, and how long they take."""
+        numbers = range(next(iter(recipes.values())).seed, next(iter(recipes.values())).seed + seeds)
+        tasks = [] if tuning is None else tuning.tasks(recipes, corpus.tokens)
+        tasks += comparison_tasks(recipes, numbers, corpus.tokens)
+        if equal_seconds:
+            tasks += comparison_tasks(at_equal_seconds(recipes, costs), numbers, corpus.tokens)
+        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        for method, recipe in recipes.items():
+            cost = costs[method]
+            minutes = step_costs.seconds(recipe, cost) / 60
+            print(
+                f"{method}: {cost.num_parameters:,} parameters, {cost.milliseconds:.0f} ms a step, "
+                f"{minutes:.1f} minutes a run of {recipe.steps:,} steps"
+            )
+        hours = sum(step_costs.seconds(task.recipe, costs[task.method]) for task in to_do) / 3600
+        print(
+            f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours of one core, "
+            f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
+        )
+
+
+def _checked(
+    methods: Sequence[str],
+    recipe: Recipe,
+    execution: Execution,
+    seeds: int,
+    jobs: int | None,
+    tune: str | None,
+    tuning_seeds: int,
+    tuning_steps: int | None,
+) -> tuple[dict[str, Recipe], Tuning | None, int]:
+    """Check the options, and return what they mean."""
+    if recipe.mixing != BASE.mixing:
+        raise ValueError("mixing must be given as METHOD, as in gomhc compare none go; drop --mixing")
+    if seeds == 1:
+        raise ValueError("seeds must be at least 2, because one seed shows no difference from chance; got 1")
+    require_whole("seeds", seeds, 2, LONGEST_COMPARISON)
+    if jobs is None:
+        jobs = 1 if _device(execution) == "cuda" else os.cpu_count() or 1
+    require_whole("jobs", jobs, 1, MOST_JOBS)
+    jobs = jobs if int(os.environ.get("WORLD_SIZE", 1)) == 1 else 1
+    recipes = recipes_of(methods, recipe)
+    tuning = None if tune is None else Tuning.parse(tune, recipe, tuning_seeds, tuning_steps)
+    return recipes, tuning, jobs
+
+
+def _device(execution: Execution) -> str:
+    import torch
+
+    return "cuda" if execution.device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset) -> dict[str, Cost]:
+    vocab_size = data.tokenizer.vocab_size
+    kept = step_costs.load(file, recipes, vocab_size)
+    if kept is not None:
+        return kept
+
+    def watch(turns: Iterator[Turn], total: int) -> Iterator[Turn]:
+        return with_progress(turns, total, describe=lambda turn: f"timing: {turn}") if _is_main() else turns
+
+    costs = step_costs.measure(recipes, vocab_size, watch)
+    if _is_main():
+        step_costs.save(file, costs, recipes, vocab_size)
+    return costs
+
+
+def _with_progress(done: Iterator[Outcome], to_do: Sequence[Task], costs: Mapping[str, Cost]) -> Iterator[Outcome]:
+    if not _is_main():
+        return done
+
+    def seconds(task: Task) -> float:
+        return step_costs.seconds(task.recipe, costs[task.method])
+
+    return with_progress(
+        done,
+        len(to_do),
+        lambda outcome: str(outcome.task),
+        lambda outcome: seconds(outcome.task),
+        sum(seconds(task) for task in to_do),
+    )
+
+
+@contextmanager
+def _file_on_signal(file: Path) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM create the file, at which runs save and stop; a second Ctrl-C interrupts at once."""
+
+    def ask(number: int, frame: object) -> None:
+        if file.exists() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        file.touch()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_main() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def _say(line: str) -> None:
+    if _is_main():
+        print(line, file=sys.stderr, flush=True)
