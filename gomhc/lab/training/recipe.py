@@ -9,12 +9,18 @@ from typing import Any, Literal
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_choice, require_number, require_text, require_whole
-from gomhc.layers import Start
+from gomhc.layers import DEFAULT_START, INITIAL_SCALE, Start
 from gomhc.models import GPTConfig
 
 AS_WIDE = f"{NO_MIXING}:as-wide="
 """Start of the mixing of a plain network that is as large as one with streams."""
-EARLIER: dict[str, Any] = {"dynamic": True, "readout": "mean", "coefficient_learning_rate": None}
+EARLIER: dict[str, Any] = {
+    "total_leak": None,
+    "initial_scale": 0.01,
+    "dynamic": True,
+    "readout": "mean",
+    "coefficient_learning_rate": None,
+}
 """Values of fields that recipes did not have at first; they stay, even if the defaults change."""
 
 
@@ -29,8 +35,12 @@ class Recipe:
     with as many parameters as go has, in wider feed-forward networks."""
     num_streams: int = 4
     """Number of residual streams (d)."""
-    start: Start = "mean-stream"
+    start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
+    total_leak: float | None = None
+    """How much of a stream all mixes together exchange at first; by default as the mixing has it at each connection."""
+    initial_scale: float = INITIAL_SCALE
+    """How strongly the streams steer the coefficients at first."""
     dynamic: bool = True
     """Whether each token steers its own coefficients, or all tokens share them."""
     readout: Literal["mean", "sum", "learned"] = "mean"
@@ -145,6 +155,8 @@ class Recipe:
             dropout=self.dropout,
             mixing=self.parametrization,
             start=self.start,
+            total_leak=self.total_leak,
+            initial_scale=self.initial_scale,
             dynamic=self.dynamic,
             readout=self.readout,
         )
