@@ -24,6 +24,7 @@ from gomhc.lab.results.code_version import code_version
 from gomhc.lab.results.record import Record, Store, key_of
 from gomhc.lab.training import Execution, NotFinite, Recipe, Watcher, checkpoint, history, resume, train
 from gomhc.lab.training.distributed import world
+from gomhc.lab.training.loop import JITTER_WINDOW
 from gomhc.lab.training.recipe import EARLIER
 from gomhc.lab.workers import in_processes
 from gomhc.statistics.curves import gradient_jitter
@@ -173,7 +174,7 @@ def summary(metrics: Sequence[Mapping[str, Any]], recipe: Recipe) -> dict[str, A
     losses = [record["loss"] for record in steps]
     norms = [record["gradient_norm"] for record in steps]
     stride = max(1, recipe.steps // POINTS)
-    steady = gradient_jitter(norms[recipe.warmup_steps :])
+    settled = norms[recipe.warmup_steps :]
     return {
         "validation_steps": [record["step"] for record in evaluations],
         "validation_losses": [record["validation_loss"] for record in evaluations],
@@ -181,7 +182,7 @@ def summary(metrics: Sequence[Mapping[str, Any]], recipe: Recipe) -> dict[str, A
         "losses": _means(losses, stride),
         "gradient_norms": _means(norms, stride),
         "last_loss": float(np.mean(losses[-max(1, recipe.steps // 10) :])),
-        "jitter": float(np.mean(steady)) if steady.size else None,
+        "jitter": float(np.mean(gradient_jitter(settled))) if len(settled) >= JITTER_WINDOW else None,
         "largest_norm": max(norms),
         "streams": {name: value for name, value in evaluations[-1].items() if "/" in name},
     }

@@ -208,7 +208,7 @@ class Trainer:
             stopping = any(self.world.sum(float(stop_wanted())))
             if stopping or self.step % self.recipe.save_every == 0 or self.step == self.recipe.steps:
                 self.save()
-            if stopping:
+            if stopping and self.step < self.recipe.steps:  # behind the last step there is the evaluation alone
                 return self.step
         self.evaluate()
         return self.step

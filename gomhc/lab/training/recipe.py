@@ -119,6 +119,8 @@ class Recipe:
         if self.coefficient_learning_rate is not None:
             require_number("coefficient_learning_rate", self.coefficient_learning_rate, least=0)
             require_number("learning_rate", self.learning_rate, above=0)  # the schedule is scaled by their ratio
+        if not isinstance(self.dynamic, bool):
+            raise ValueError(f"dynamic must be True or False, got {self.dynamic!r}")
         require_choice("precision", self.precision, ("float32", "bfloat16"))
         _ = self.gpt_config(vocab_size=1)  # which checks the rest
 
