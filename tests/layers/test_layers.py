@@ -24,7 +24,7 @@ from gomhc.birkhoff.measures import amax_gain, composite
 from gomhc.layers import Coefficients, LearnedReadout, parameter_groups
 
 D, C = 4, 12
-EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise is Promise.EXACT]
+EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise == Promise.EXACT]
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_from_the_second_step_on_everything_that_can_learn_learns(parametrizatio
     if parametrization.num_logits > 0:
         for index in (1, 2):
             assert last[index][2].norm() > 1e-8
-    if parametrization.promise is Promise.EXACT:
+    if parametrization.promise == Promise.EXACT:
         assert last[0][2].norm() < 1e-14
         assert last[3][2].norm() < 1e-14
 
