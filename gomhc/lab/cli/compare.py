@@ -18,6 +18,7 @@ import tyro
 
 from gomhc.checks import require_whole
 from gomhc.lab.bench.timing import Turn
+from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
 from gomhc.lab.cli.terminal import table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
@@ -96,7 +97,7 @@ def compare(
             for name in ("compare.json", "compare.html", "costs.json"):
                 remove_unfinished(out, name)
         comparison = _Comparison(execution, out, Records(records or out / "records"), jobs)
-        costs = _costs(out / "costs.json", recipes, data)
+        costs = _costs(out / "costs.json", recipes, data, _device(execution))
         if plan:
             comparison.tell_plan(recipes, costs, seeds, tuning, corpus, equal_seconds)
             return
@@ -144,7 +145,9 @@ class _Comparison:
         runs = self.out / "runs"
         with _file_on_signal(stop):
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
-            stopped = self._collect(_with_progress(done, to_do, costs), errors)
+            if _is_main():
+                done = ComparisonProgress(to_do, runs, lambda task: _seconds(task, costs)).watch(done)
+            stopped = self._collect(done, errors)
         stop.unlink(missing_ok=True)
         if errors:
             _say(errors[0])
@@ -192,7 +195,7 @@ class _Comparison:
                 f"{method}: {cost.num_parameters:,} parameters, {cost.milliseconds:.0f} ms a step, "
                 f"{minutes:.1f} minutes a run of {recipe.steps:,} steps"
             )
-        hours = sum(step_costs.seconds(task.recipe, costs[task.method]) for task in to_do) / 3600
+        hours = sum(_seconds(task, costs) for task in to_do) / 3600
         print(
             f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours of one core, "
             f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
@@ -230,7 +233,7 @@ def _device(execution: Execution) -> str:
     return "cuda" if execution.device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset) -> dict[str, Cost]:
+def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, device: str) -> dict[str, Cost]:
     vocab_size = data.tokenizer.vocab_size
     kept = step_costs.load(file, recipes, vocab_size)
     if kept is not None:
@@ -239,26 +242,14 @@ def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset) -> dict[str
     def watch(turns: Iterator[Turn], total: int) -> Iterator[Turn]:
         return with_progress(turns, total, describe=lambda turn: f"timing: {turn}") if _is_main() else turns
 
-    costs = step_costs.measure(recipes, vocab_size, watch)
+    costs = step_costs.measure(recipes, vocab_size, device, watch)
     if _is_main():
         step_costs.save(file, costs, recipes, vocab_size)
     return costs
 
 
-def _with_progress(done: Iterator[Outcome], to_do: Sequence[Task], costs: Mapping[str, Cost]) -> Iterator[Outcome]:
-    if not _is_main():
-        return done
-
-    def seconds(task: Task) -> float:
-        return step_costs.seconds(task.recipe, costs[task.method])
-
-    return with_progress(
-        done,
-        len(to_do),
-        lambda outcome: str(outcome.task),
-        lambda outcome: seconds(outcome.task),
-        sum(seconds(task) for task in to_do),
-    )
+def _seconds(task: Task, costs: Mapping[str, Cost]) -> float:
+    return step_costs.seconds(task.recipe, costs[task.method])
 
 
 @contextmanager
