@@ -7,13 +7,13 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import joblib  # noqa: F401  so that the command says at once what is missing
 import scipy  # noqa: F401
+import torch
 import tyro
 
 from gomhc.checks import require_whole
@@ -25,7 +25,7 @@ from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import Cost
 from gomhc.lab.comparison.methods import recipes_of
 from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
-from gomhc.lab.comparison.result import Corpus, result
+from gomhc.lab.comparison.result import Corpus, Result, result
 from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
@@ -35,6 +35,7 @@ from gomhc.lab.lock import lock
 from gomhc.lab.recipes import DEFAULT, RECIPES
 from gomhc.lab.report.comparison_page import comparison_page
 from gomhc.lab.training import Execution, Recipe
+from gomhc.lab.training.distributed import World, world
 
 MOST_JOBS = 1024
 LONGEST_COMPARISON = 1000
@@ -87,66 +88,82 @@ def compare(
         plan: Time a few steps of each method, say how long the comparison takes, and exit.
     """
     recipes, tuning, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
-    found = corpora.find(recipe.corpus)
-    data = prepare(found, recipe.tokenizer)
+    text = corpora.find(recipe.corpus)
+    data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
-    corpus = Corpus(name=Path(recipe.corpus).name, fingerprint=found.fingerprint, tokens=data.fingerprint)
+    corpus = Corpus(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
     require_writable(out / "compare.json")
-    with lock(out / ".lock", str(out)) if _is_main() else nullcontext():
-        if _is_main():
-            for name in ("compare.json", "compare.html", "costs.json"):
-                remove_unfinished(out, name)
-        comparison = _Comparison(execution, out, Records(records or out / "records"), jobs)
-        costs = _costs(out / "costs.json", recipes, data, _device(execution))
+    with _locked(out), world(execution.device) as processes:
+        costs = _costs(out / "costs.json", recipes, data, processes)
+        comparison = _Comparison(execution, out, Records(records or out / "records"), jobs, corpus, costs)
+        numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
-            comparison.tell_plan(recipes, costs, seeds, tuning, corpus, equal_seconds)
+            comparison.tell_plan(recipes, numbers, tuning, equal_seconds)
             return
-        tuned: dict[str, Mapping[object, float]] = {}
         try:
-            if tuning is not None:
-                comparison.run(tuning.tasks(recipes, corpus.tokens), costs)
-                tuned = {m: tuning.losses(r, corpus.tokens, comparison.records) for m, r in recipes.items()}
-                recipes = {m: replace(r, **{tuning.option: best(tuned[m])}) for m, r in recipes.items()}  # type: ignore[arg-type]
-            numbers = range(recipe.seed, recipe.seed + seeds)
-            comparison.run(comparison_tasks(recipes, numbers, corpus.tokens), costs)
-            timed = at_equal_seconds(recipes, costs) if equal_seconds else None
-            if timed is not None:
-                comparison.run(comparison_tasks(timed, numbers, corpus.tokens), costs)
+            compared = comparison.compare(recipes, numbers, tuning, equal_seconds)
         except Stopped:
             sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
-        if not _is_main():
-            return
-        compared = result(recipes, numbers, corpus, comparison.records, costs, tuned, tuning, timed)
-        write_json(out / "compare.json", compared)
-        write_atomically(out / "compare.html", comparison_page(compared).html())
-        print(f"wrote {out / 'compare.html'}")
-        console = table_console(width=180)
-        console.print(comparison_table(compared))
-        for sentence in findings(compared):
-            console.print(f"• {sentence}")
+        if processes.is_main:
+            _show(compared, out)
+
+
+def _show(compared: Result, out: Path) -> None:
+    write_json(out / "compare.json", compared)
+    write_atomically(out / "compare.html", comparison_page(compared).html())
+    print(f"wrote {out / 'compare.html'}")
+    console = table_console(width=180)
+    console.print(comparison_table(compared))
+    for sentence in findings(compared):
+        console.print(f"• {sentence}")
 
 
 class _Comparison:
-    """Where runs are kept, and how many go at a time."""
+    """Where runs are kept, how many go at a time, and what a step of each method costs."""
 
-    def __init__(self, execution: Execution, out: Path, records: Records, jobs: int) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        out: Path,
+        records: Records,
+        jobs: int,
+        corpus: Corpus,
+        costs: Mapping[str, Cost],
+    ) -> None:
         self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
+        self.corpus, self.costs = corpus, costs
         for problem in records.damaged:
             _say(f"damaged record: {problem}; running it again")
 
-    def run(self, tasks: Sequence[Task], costs: Mapping[str, Cost]) -> None:
+    def compare(
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
+    ) -> Result:
+        """Tune, run everything that has no record yet, and return the result."""
+        data, tuned = self.corpus.tokens, dict[str, Mapping[object, float]]()
+        if tuning is not None:
+            self.run(tuning.tasks(recipes, data))
+            tuned = {method: tuning.losses(recipe, data, self.records) for method, recipe in recipes.items()}
+            recipes = {method: tuning.applied(recipe, best(tuned[method])) for method, recipe in recipes.items()}
+        self.run(comparison_tasks(recipes, seeds, data))
+        timed = at_equal_seconds(recipes, self.costs) if equal_seconds else None
+        if timed is not None:
+            self.run(comparison_tasks(timed, seeds, data))
+        return result(recipes, seeds, self.corpus, self.records, self.costs, tuned, tuning, timed)
+
+    def run(self, tasks: Sequence[Task]) -> None:
         """Run the tasks that have no record yet."""
         to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
         _say(f"{len(tasks) - len(to_do)} runs kept, {len(to_do)} to do")
         if not to_do:
             return
         stop, errors = self.out / ".stop", list[str]()
-        stop.unlink(missing_ok=True)
+        if _is_main():
+            stop.unlink(missing_ok=True)
         runs = self.out / "runs"
         with _file_on_signal(stop):
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
-                done = ComparisonProgress(to_do, runs, lambda task: _seconds(task, costs)).watch(done)
+                done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
             stopped = self._collect(done, errors)
         stop.unlink(missing_ok=True)
         if errors:
@@ -173,33 +190,31 @@ class _Comparison:
         return (self.out / ".stop").exists()
 
     def tell_plan(
-        self,
-        recipes: Mapping[str, Recipe],
-        costs: Mapping[str, Cost],
-        seeds: int,
-        tuning: Tuning | None,
-        corpus: Corpus,
-        equal_seconds: bool,
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
     ) -> None:
         """Print how many runs there are, and how long they take."""
-        numbers = range(next(iter(recipes.values())).seed, next(iter(recipes.values())).seed + seeds)
-        tasks = [] if tuning is None else tuning.tasks(recipes, corpus.tokens)
-        tasks += comparison_tasks(recipes, numbers, corpus.tokens)
+        if not _is_main():
+            return
+        tasks = [] if tuning is None else tuning.tasks(recipes, self.corpus.tokens)
+        tasks += comparison_tasks(recipes, seeds, self.corpus.tokens)
         if equal_seconds:
-            tasks += comparison_tasks(at_equal_seconds(recipes, costs), numbers, corpus.tokens)
+            tasks += comparison_tasks(at_equal_seconds(recipes, self.costs), seeds, self.corpus.tokens)
         to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
         for method, recipe in recipes.items():
-            cost = costs[method]
-            minutes = step_costs.seconds(recipe, cost) / 60
+            cost = self.costs[method]
             print(
                 f"{method}: {cost.num_parameters:,} parameters, {cost.milliseconds:.0f} ms a step, "
-                f"{minutes:.1f} minutes a run of {recipe.steps:,} steps"
+                f"{step_costs.seconds(recipe, cost) / 60:.1f} minutes a run of {recipe.steps:,} steps"
             )
-        hours = sum(_seconds(task, costs) for task in to_do) / 3600
+        hours = sum(map(self.seconds, to_do)) / 3600
         print(
             f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours of one core, "
             f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
         )
+
+    def seconds(self, task: Task) -> float:
+        """Return the time that a run takes on one thread."""
+        return step_costs.seconds(task.recipe, self.costs[task.method])
 
 
 def _checked(
@@ -219,7 +234,8 @@ def _checked(
         raise ValueError("seeds must be at least 2, because one seed shows no difference from chance; got 1")
     require_whole("seeds", seeds, 2, LONGEST_COMPARISON)
     if jobs is None:
-        jobs = 1 if _device(execution) == "cuda" else os.cpu_count() or 1
+        on_gpu = execution.device != "cpu" and torch.cuda.is_available()
+        jobs = 1 if on_gpu else os.cpu_count() or 1
     require_whole("jobs", jobs, 1, MOST_JOBS)
     jobs = jobs if int(os.environ.get("WORLD_SIZE", 1)) == 1 else 1
     recipes = recipes_of(methods, recipe)
@@ -227,29 +243,35 @@ def _checked(
     return recipes, tuning, jobs
 
 
-def _device(execution: Execution) -> str:
-    import torch
-
-    return "cuda" if execution.device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, device: str) -> dict[str, Cost]:
+def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, Cost]:
+    """Return the costs in the file, after the main process has measured them if they are not there."""
     vocab_size = data.tokenizer.vocab_size
-    kept = step_costs.load(file, recipes, vocab_size)
-    if kept is not None:
-        return kept
 
-    def watch(turns: Iterator[Turn], total: int) -> Iterator[Turn]:
-        return with_progress(turns, total, describe=lambda turn: f"timing: {turn}") if _is_main() else turns
+    def measured() -> str:
+        if step_costs.load(file, recipes, vocab_size) is None:
+            costs = step_costs.measure(recipes, vocab_size, processes.device.type, _watch_turns)
+            step_costs.save(file, costs, recipes, vocab_size)
+        return str(file)
 
-    costs = step_costs.measure(recipes, vocab_size, device, watch)
-    if _is_main():
-        step_costs.save(file, costs, recipes, vocab_size)
+    costs = step_costs.load(Path(processes.from_main(measured)), recipes, vocab_size)
+    assert costs is not None
     return costs
 
 
-def _seconds(task: Task, costs: Mapping[str, Cost]) -> float:
-    return step_costs.seconds(task.recipe, costs[task.method])
+def _watch_turns(turns: Iterator[Turn], total: int) -> Iterator[Turn]:
+    return with_progress(turns, total, describe=lambda turn: f"timing: {turn}")
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Lock the folder in the main process, and delete what a killed one left half written."""
+    if not _is_main():
+        yield
+        return
+    with lock(out / ".lock", str(out)):
+        for name in ("compare.json", "compare.html", "costs.json"):
+            remove_unfinished(out, name)
+        yield
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,9 +62,14 @@ class Tuning:
 
         return {value: loss(value) for value in self.values}
 
+    def applied(self, recipe: Recipe, value: object) -> Recipe:
+        """Return the recipe with a value of the option."""
+        options: dict[str, Any] = {self.option: value}
+        return replace(recipe, **options)
+
     def _recipe(self, recipe: Recipe, value: object, seed: int) -> Recipe:
         every = min(recipe.evaluate_every, self.steps)
-        return replace(recipe, **{self.option: value}, seed=seed, steps=self.steps, evaluate_every=every)  # type: ignore[arg-type]
+        return replace(self.applied(recipe, value), seed=seed, steps=self.steps, evaluate_every=every)
 
 
 def best(losses: Mapping[object, float]) -> object:

@@ -17,7 +17,9 @@ import pytest
 from browser import assert_sound, needs_chromium, open_page
 from small_runs import small_recipe
 
-METHODS = ("none", "none:as-wide", "identity", "go@start=equal-streams")
+from gomhc.lab.cli import main
+
+METHODS = ("none", "none:as-wide", "go@start=equal-streams")
 SMALL = (
     "--num-layers", "1", "--num-heads", "1", "--num-channels", "16", "--context-length", "16", "--batch-size", "2",
     "--warmup-steps", "2", "--evaluate-every", "5", "--evaluation-windows", "4", "--save-every", "4",
@@ -50,7 +52,7 @@ def load(out: Path) -> Any:
     return json.loads((out / "compare.json").read_text())
 
 
-FULL = ("--seeds", "2", "--steps", "30", "--jobs", "2", "--tune", "learning_rate=1e-3,2e-3", "--tuning-steps", "5")
+FULL = ("--seeds", "2", "--steps", "20", "--jobs", "2", "--tune", "learning_rate=1e-3,2e-3", "--tuning-steps", "5")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def out(token_cache: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactor
     done = compare(folder, corpus, *METHODS, *FULL)
     assert done.returncode == 0, done.stderr
     assert f"wrote {folder / 'compare.html'}" in done.stdout
-    assert "[8/8] " in done.stderr
+    assert "[6/6] " in done.stderr
     assert "s left" in done.stderr
     return folder
 
@@ -94,7 +96,7 @@ def test_page_opens_with_what_was_found(out: Path) -> None:
 def test_second_time_nothing_runs(out: Path, corpus: Path) -> None:
     before = (out / "compare.json").read_bytes()
     done = compare(out, corpus, *METHODS, *FULL)
-    assert "8 runs kept, 0 to do" in done.stderr
+    assert "6 runs kept, 0 to do" in done.stderr
     assert (out / "compare.json").read_bytes() == before
 
 
@@ -111,7 +113,7 @@ def test_stopped_at_random_and_started_again_it_gives_the_same_json(
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline, wanted = time.monotonic() + 200, random.randrange(1, 12)
+    deadline, wanted = time.monotonic() + 200, random.randrange(1, 10)
     while process.poll() is None and len(list(tmp_path.glob("runs/*/checkpoints/step-*[1-9]"))) < wanted:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -139,21 +141,54 @@ def test_plan_says_how_long_it_takes_and_runs_nothing(token_cache: Path, corpus:
     [
         (("none", "go", "--seeds", "1"), "error: --seeds must be at least 2, because one seed shows no difference"),
         (("none", "magic"), "error: method magic: the mixing must be one of go"),
-        (("none", "go@learning_rate=fast"), "error: method go@learning_rate=fast: learning_rate must be a finite num"),
-        (("none", "go@dynamic=perhaps"), "error: method go@dynamic=perhaps: dynamic must be True or False"),
         (("none",), "error: a comparison needs at least two methods"),
         (("none", "go", "--mixing", "identity"), "error: --mixing must be given as METHOD"),
         (("none", "go", "--context-length", "100000"), "error: the validation side of the corpus has"),
         (("none", "go", "--jobs", "0"), "error: --jobs must be a whole number of at least 1, got 0"),
         (("none", "go", "--corpus", "nowhere.txt"), "error: the corpus must be stories"),
-        (("none", "go", "--tune", "learning_rate=fast,slow"), "error: learning_rate must be a finite number"),
     ],
 )
 def test_mistake_is_one_line_and_leaves_nothing(
-    token_cache: Path, corpus: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, arguments: tuple[str, ...], message: str
 ) -> None:
-    done = compare(tmp_path / "out", corpus, *arguments)
-    assert done.returncode not in (0, None)
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    monkeypatch.setattr(sys, "argv", command(tmp_path / "out", corpus, *arguments)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert message in str(stop.value)
+    assert len(str(stop.value).splitlines()) == 1
+    assert "Traceback" not in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("go@learning_rate=fast",), "error: method go@learning_rate=fast: learning_rate must be a finite number"),
+        (("go@dynamic=perhaps",), "error: method go@dynamic=perhaps: dynamic must be True or False"),
+        (("go", "--tune", "learning_rate=fast,slow"), "error: learning_rate must be a finite number"),
+    ],
+)
+def test_value_of_the_wrong_kind_is_told(
+    corpus: Path, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path / "out", corpus, "none", *arguments)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert message in str(stop.value)
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_train_each_run_together(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    options = ("none", "go", "--seeds", "2", "--steps", "6", "--tune", "learning_rate=1e-3,2e-3", "--equal-seconds")
+    alone = compare(tmp_path / "alone", corpus, *options, "--jobs", "1")
+    assert alone.returncode == 0, alone.stderr
+    (tmp_path / "together").mkdir()
+    shutil.copy(tmp_path / "alone" / "costs.json", tmp_path / "together")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    together = [*launch, *command(tmp_path / "together", corpus, *options)[1:]]
+    done = subprocess.run(together, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    expected, found = load(tmp_path / "alone"), load(tmp_path / "together")
+    for method, other in zip(expected["methods"], found["methods"], strict=True):
+        assert other["losses"] == pytest.approx(method["losses"], rel=1e-5)
