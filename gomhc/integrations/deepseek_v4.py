@@ -22,6 +22,7 @@ from gomhc.birkhoff.description import describe, from_description
 from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
+from gomhc.integrations.in_float32 import InFloat32
 from gomhc.kernels.plain_map import saturated
 from gomhc.kernels.precision import in_float64
 from gomhc.layers import Coefficients, HyperConnection
@@ -192,7 +193,7 @@ def replaced_forward(
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-class SwappedConnection(nn.Module):
+class SwappedConnection(InFloat32):
     """Called as a hyper-connection of DeepSeek-V4 is, with any mixing: streams -> (post, comb, collapsed)."""
 
     def __init__(self, coefficients: Coefficients, replaced: nn.Module) -> None:
@@ -232,11 +233,12 @@ def swap_mixing(model: Model, mixing: Parametrization | str | None, *, copy: boo
         >>> model = gomhc.swap_mixing(DeepseekV4ForCausalLM(config), "go")
         >>> model = gomhc.swap_mixing(model, None)
     """
-    from gomhc.integrations.checkpoints import mark, unmark  # which take transformers
+    from gomhc.integrations.checkpoints import mark, require_loadable, unmark  # which take transformers
 
     places = _places(model)
     d = places[0][2].mixing.num_streams
     chosen = None if mixing is None else as_mixing(mixing, d)
+    require_loadable(model)
     if copy:
         model = deepcopy(model)
         places = _places(model)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.integrations.architectures import Architecture, Chain
+from gomhc.integrations.in_float32 import Connections
 from gomhc.integrations.made_class import Made
 from gomhc.layers import HyperConnection, expand, readout
 
@@ -85,14 +86,16 @@ def install(
             is_first=index == 0,
             is_last=index == len(layers) - 1,
         )
+        # A layer that is being made on the meta device may hold parameters that are elsewhere (DiffLlama's are).
+        meta = torch.get_default_device().type == "meta"
+        place: Any = {"device": "meta" if meta else next(layer.parameters()).device, "dtype": torch.float32}
         connections = {
             name: HyperConnection(
-                None, config.hidden_size, mixing, dynamic=dynamic, layer_index=index, generator=generator
+                None, config.hidden_size, mixing, dynamic=dynamic, layer_index=index, generator=generator, **place
             )
             for name in branches
         }
-        device = next(layer.parameters()).device
-        layer.connections = nn.ModuleDict(connections).to(device, torch.float32).train(layer.training)
+        layer.connections = Connections(connections).train(layer.training)
         layer.plan = plan  # type: ignore[assignment]  # a module may hold any value
         original: Any = type(layer)
         layer.__class__ = _with_streams(original)

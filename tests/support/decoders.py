@@ -45,6 +45,16 @@ def tokens(batch: int = 2, time: int = 11) -> torch.Tensor:
     return torch.randint(1, 61, (batch, time), generator=torch.Generator().manual_seed(1))
 
 
+def moved(model: Any, size: float = 0.3) -> Any:
+    """The same model after its coefficients have learned something."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "coefficients" in name:
+                parameter.add_(size * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
 def with_sinkhorn(model_type: str = "deepseek_v4", num_layers: int = 1) -> Any:
     """A small model with hyper-connections in DeepSeek-V4's form, whose matrices differ between layers and tokens."""
     sizes = {"vocab_size": 61, "hidden_size": 32, "moe_intermediate_size": 16, **SPECIAL}
