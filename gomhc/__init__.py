@@ -25,8 +25,9 @@ from gomhc.birkhoff import (
 )
 from gomhc.integrations import auto_types
 from gomhc.integrations.architectures import Architecture, register_architecture
-from gomhc.integrations.deepseek_v4 import SinkhornV4, swap_mixing
+from gomhc.integrations.deepseek_v4 import SinkhornV4
 from gomhc.integrations.parametrize import doubly_stochastic
+from gomhc.integrations.swapping import swap_mixing
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 

@@ -28,7 +28,7 @@ from gomhc.integrations.auto_types import PREFIX
 from gomhc.integrations.made_class import Made
 from gomhc.version import __version__
 
-KINDS = {"upcycle": "upcycle", "swap_mixing": "deepseek_v4"}
+KINDS = {"upcycle": "upcycle", "swap_mixing": "swapping"}
 """What can be done to a model -> the module beside this one whose `rebuild(model, description)` does it again."""
 NOTICE = (
     "gomhc has changed this model: load it by gomhc.from_pretrained, or by an Auto class of transformers after "
@@ -55,9 +55,9 @@ class ChangedModel(Made):
     """In front of the class of a model: when it is made, it changes itself as its configuration says."""
 
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
-        super().__init__(config, *args, **options)
-        parts: Any = self
-        if any(isinstance(part, ChangedModel) for part in parts.modules() if part is not self):
+        super().__init__(config, *args, **options)  # type: ignore[call-arg]  # the original's
+        model: Any = self
+        if any(isinstance(part, ChangedModel) for part in model.modules() if part is not self):
             return  # heads that make their body by AutoModel have one that has done it
         import_module(f"{__package__}.{KINDS[config.gomhc['kind']]}").rebuild(self, config.gomhc)
 
@@ -192,9 +192,8 @@ def _original_class(name: str, config_class: Any) -> Any:
 
 def _known_to_auto_classes(config_class: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     """Each Auto class that has models for this configuration, and these models."""
-    autos = [
-        one for one in vars(modeling_auto).values() if isinstance(one, type) and issubclass(one, _BaseAutoModelClass)
-    ]
+    classes = [one for one in vars(modeling_auto).values() if isinstance(one, type)]
+    autos: list[Any] = [one for one in classes if issubclass(one, _BaseAutoModelClass)]
     known = [(auto, auto._model_mapping.get(config_class, None)) for auto in autos if auto._model_mapping is not None]
     return [(auto, one if isinstance(one, tuple) else (one,)) for auto, one in known if one is not None]
 
