@@ -86,7 +86,7 @@ def rebuild(model: nn.Module, description: dict[str, Any]) -> None:
 
 def _places(model: nn.Module) -> list[SinkhornPlace | UnmixedPlace]:
     """The hyper-connections of a model, which are of one kind."""
-    places = [*find_sinkhorn(model), *find_unmixed(model)]
+    places: list[SinkhornPlace | UnmixedPlace] = [*find_sinkhorn(model), *find_unmixed(model)]
     if not places:
         raise ValueError(
             f"{type(model).__name__} has no hyper-connections of its own, which deepseek_v4, glm5_next, hy_v4 and "
