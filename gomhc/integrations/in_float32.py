@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gomhc.kernels.precision import at_least_float32
@@ -24,6 +25,13 @@ class InFloat32(nn.Module):
 
 class Connections(InFloat32, nn.ModuleDict):
     """The hyper-connections of a layer, by name."""
+
+
+def place_beside(module: nn.Module) -> dict[str, Any]:
+    """Device and dtype for parameters that are put beside those of this module."""
+    # A model that is being loaded is made on the meta device, where some of its parameters may not be (DiffLlama's).
+    meta = torch.get_default_device().type == "meta"
+    return {"device": torch.device("meta") if meta else next(module.parameters()).device, "dtype": torch.float32}
 
 
 def _at_least_float32(fn: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:

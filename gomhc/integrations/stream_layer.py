@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.integrations.architectures import Architecture, Chain
-from gomhc.integrations.in_float32 import Connections
+from gomhc.integrations.in_float32 import Connections, place_beside
 from gomhc.integrations.made_class import Made
 from gomhc.layers import HyperConnection, expand, readout
 
@@ -86,12 +86,15 @@ def install(
             is_first=index == 0,
             is_last=index == len(layers) - 1,
         )
-        # A layer that is being made on the meta device may hold parameters that are elsewhere (DiffLlama's are).
-        meta = torch.get_default_device().type == "meta"
-        place: Any = {"device": "meta" if meta else next(layer.parameters()).device, "dtype": torch.float32}
         connections = {
             name: HyperConnection(
-                None, config.hidden_size, mixing, dynamic=dynamic, layer_index=index, generator=generator, **place
+                None,
+                config.hidden_size,
+                mixing,
+                dynamic=dynamic,
+                layer_index=index,
+                generator=generator,
+                **place_beside(layer),
             )
             for name in branches
         }

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.integrations.deepseek_v4 import transferred
-from gomhc.integrations.in_float32 import InFloat32
+from gomhc.integrations.in_float32 import InFloat32, place_beside
 from gomhc.integrations.made_class import Made
 from gomhc.kernels import plain_streams
 from gomhc.kernels.precision import at_least_float32, in_float64, without_autocast
@@ -32,10 +32,9 @@ NORM_EPSILON = 1e-6
 class AddedMixing(InFloat32):
     """Mixes the streams of each token, near the identity at first; the tokens steer it as `Coefficients` does."""
 
-    def __init__(self, dim: int, mixing: Parametrization, device: torch.device | None = None) -> None:
+    def __init__(self, dim: int, mixing: Parametrization, **place: Any) -> None:
         super().__init__()
         self.mixing = mixing
-        place: Any = {"device": device, "dtype": torch.float32}
         self.weight = nn.Parameter(torch.zeros(mixing.num_logits, mixing.num_streams * dim, **place))
         self.bias = nn.Parameter(mixing.initial_logits().to(**place))
         self.scale = nn.Parameter(torch.full((1,), INITIAL_SCALE, **place))
@@ -121,8 +120,8 @@ class UnmixedPlace:
 
     def rebuild(self, mixing: Parametrization) -> None:
         """Add the mixing; its weights are initial ones."""
-        device = next(self.module.parameters()).device
-        self.module.coefficients = AddedMixing(self._dim, mixing, device).train(self.module.training)
+        added = AddedMixing(self._dim, mixing, **place_beside(self.module))
+        self.module.coefficients = added.train(self.module.training)
         self._set_classes(_mixed)
 
     @property

@@ -140,16 +140,17 @@ def own_model():
     return OwnForCausalLM(OwnConfig(**GROUPED)).eval()
 
 
-@pytest.fixture
-def as_llama(monkeypatch):
-    """The architecture of llamas is that of this type, too."""
-    from gomhc.integrations import architectures
+@pytest.fixture(autouse=True)
+def built_as_llamas(monkeypatch):
+    """These types of models are built as llamas are."""
+    from gomhc.integrations.architectures import ARCHITECTURES
 
-    known = {**architectures.ARCHITECTURES, "own_llama": architectures.ARCHITECTURES["llama"]}
-    monkeypatch.setattr(architectures, "ARCHITECTURES", known)
+    for model_type in ("own_llama", "diffllama"):
+        if "llama" in ARCHITECTURES:
+            monkeypatch.setitem(ARCHITECTURES, model_type, ARCHITECTURES["llama"])
 
 
-def test_a_type_that_could_not_be_loaded_is_refused_before_anything_changes(as_llama):
+def test_a_type_that_could_not_be_loaded_is_refused_before_anything_changes():
     model = own_model()
     names, layer = set(model.state_dict()), type(model.model.layers[0])
     with pytest.raises(ValueError, match=r"does not know the model type 'own_llama'.*AutoConfig\.register"):
@@ -161,7 +162,7 @@ def test_a_type_that_could_not_be_loaded_is_refused_before_anything_changes(as_l
 
 
 @torch.no_grad()
-def test_a_type_that_was_registered_is_loaded(as_llama, monkeypatch, tmp_path):
+def test_a_type_that_was_registered_is_loaded(monkeypatch, tmp_path):
     table = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     monkeypatch.setattr(table, "_extra_content", copy.copy(table._extra_content))
     transformers.AutoConfig.register("own_llama", OwnConfig)
@@ -228,12 +229,8 @@ def test_copies_and_pickles_compute_the_same():
 
 
 @torch.no_grad()
-def test_parameters_that_are_made_off_the_meta_device_do_not_matter(tmp_path, monkeypatch):
+def test_parameters_that_are_made_off_the_meta_device_do_not_matter(tmp_path):
     """DiffLlama draws some of its parameters in a way that ignores the meta device."""
-    from gomhc.integrations import architectures
-
-    known = {**architectures.ARCHITECTURES, "diffllama": architectures.ARCHITECTURES["llama"]}
-    monkeypatch.setattr(architectures, "ARCHITECTURES", known)
     model = transformers.DiffLlamaForCausalLM(transformers.DiffLlamaConfig(**GROUPED)).eval()
     moved(gomhc.upcycle(model)).save_pretrained(tmp_path)
     loaded = gomhc.from_pretrained(tmp_path)
