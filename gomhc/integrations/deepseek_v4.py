@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from gomhc.birkhoff import Parametrization, Promise, balance, register
-from gomhc.birkhoff.parametrization import is_doubly_stochastic
+from gomhc.birkhoff import Parametrization, balance, register
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
 from gomhc.integrations.in_float32 import InFloat32
@@ -226,7 +225,7 @@ def transferred(
     """Weight and bias of the logits of the new mixing, in float64, and how far its static matrix stays away."""
     old_weight, old_bias = in_float64(old_weight.detach()), in_float64(old_bias.detach())
     matrix = old(old_bias)
-    if new.promise is not Promise.NOTHING and not is_doubly_stochastic(matrix):
+    if not new.can_fit(matrix):
         matrix = balance(matrix)
     bias, distance = new.fit(matrix)
     inverse = torch.linalg.pinv(_jacobian(new, bias), rtol=SMALLEST_SINGULAR_VALUE)

@@ -92,11 +92,11 @@ def install(
                 config.hidden_size,
                 mixing,
                 dynamic=dynamic,
-                layer_index=index,
+                layer_index=index * len(branches) + place,
                 generator=generator,
                 **place_beside(layer),
             )
-            for name in branches
+            for place, name in enumerate(branches)
         }
         layer.connections = Connections(connections).train(layer.training)
         layer.plan = plan  # type: ignore[assignment]  # a module may hold any value

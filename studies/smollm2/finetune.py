@@ -149,24 +149,28 @@ def main() -> None:
         save()
     rate = min(record["tuning"], key=lambda one: one["after"])["rate"]
 
-    for arm, options in ARMS.items():
-        for seed in SEEDS:
-            if (arm, seed) in [(run["arm"], run["seed"]) for run in record["runs"]]:
-                continue
-            model = deepcopy(pretrained)
-            if options["streams"] > 1:
-                gomhc.upcycle(model, options["streams"], "go", generator=torch.Generator().manual_seed(seed))
-            start = time.process_time()
-            losses = finetune(model, data_of(seed), rate, options["coefficient_rate"], STEPS)
-            seconds = time.process_time() - start
-            by_part = held_out_losses(model, held_out)
-            run = {"arm": arm, "seed": seed, "rate": rate, "after": statistics.mean(by_part)}
-            run |= {"cpu_seconds": round(seconds, 1), "train_losses": losses, "held_out_by_part": by_part}
-            if options["streams"] > 1:
-                run["inspection"] = gomhc.inspection.inspect(model, held_out[:2]).summary()
-            record["runs"].append(run)
-            print(arm, seed, run["after"], f"{seconds:.0f} s", flush=True)
-            save()
+    # Pairs come first, so that a record which is not complete can be read.
+    first, second, *others = ARMS
+    order = [(arm, seed) for seed in SEEDS for arm in (first, second)]
+    order += [(arm, seed) for seed in SEEDS for arm in others]
+    for arm, seed in order:
+        options = ARMS[arm]
+        if (arm, seed) in [(run["arm"], run["seed"]) for run in record["runs"]]:
+            continue
+        model = deepcopy(pretrained)
+        if options["streams"] > 1:
+            gomhc.upcycle(model, options["streams"], "go", generator=torch.Generator().manual_seed(seed))
+        start = time.process_time()
+        losses = finetune(model, data_of(seed), rate, options["coefficient_rate"], STEPS)
+        seconds = time.process_time() - start
+        by_part = held_out_losses(model, held_out)
+        run = {"arm": arm, "seed": seed, "rate": rate, "after": statistics.mean(by_part)}
+        run |= {"cpu_seconds": round(seconds, 1), "train_losses": losses, "held_out_by_part": by_part}
+        if options["streams"] > 1:
+            run["inspection"] = gomhc.inspection.inspect(model, held_out[:2]).summary()
+        record["runs"].append(run)
+        print(arm, seed, run["after"], f"{seconds:.0f} s", flush=True)
+        save()
     print(json.dumps(summarize(record["runs"]), indent=1))
 
 

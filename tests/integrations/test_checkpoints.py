@@ -14,7 +14,7 @@ import torch
 import gomhc
 
 transformers = pytest.importorskip("transformers", reason="needs gomhc[hf]")
-from decoders import FAMILIES, GROUPED, decoder, moved, tokens, with_sinkhorn  # noqa: E402
+from decoders import FAMILIES, GROUPED, decoder, moved, of_images_and_text, tokens, with_sinkhorn  # noqa: E402
 
 HEADS = ("", "ForQuestionAnswering", "ForSequenceClassification", "ForTokenClassification")
 
@@ -122,6 +122,18 @@ def test_a_decoder_with_streams_gets_a_classification_head(tmp_path):
     classifier = auto.from_pretrained(tmp_path, num_labels=3).eval()
     assert classifier(tokens()).logits.shape == (2, 3)
     assert torch.equal(classifier.model(tokens())[0], model.model(tokens())[0])
+
+
+@torch.no_grad()
+def test_a_model_of_images_and_text_is_loaded_by_its_auto_class(tmp_path):
+    model = gomhc.swap_mixing(of_images_and_text(), "go")
+    model.save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForImageTextToText.from_pretrained(tmp_path)
+    text = tokens().clamp(min=9)  # the tokens before stand for images
+    assert type(loaded) is type(model)
+    assert torch.equal(loaded(text).logits, model(text).logits)
+    with pytest.raises(ValueError, match=r"gomhc has changed this model: load it by gomhc\.from_pretrained"):
+        transformers.Glm5NextForConditionalGeneration.from_pretrained(tmp_path)
 
 
 # Nothing is half changed

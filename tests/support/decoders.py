@@ -88,6 +88,17 @@ def with_sinkhorn(model_type: str = "deepseek_v4", num_layers: int = 1) -> Any:
     return model.eval()
 
 
+def of_images_and_text() -> Any:
+    """A small model of images and text whose text model has hyper-connections in DeepSeek-V4's form."""
+    sizes = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32}
+    vision = {**sizes, "patch_size": 4, "spatial_merge_size": 1, "temporal_patch_size": 1}
+    places = ["image", "video", "image_start", "image_end", "video_start", "video_end"]
+    tokens_of_images = {f"{place}_token_id": number for number, place in enumerate(places, start=3)}
+    text = with_sinkhorn("glm5_next_text").config.to_dict()
+    config = transformers.Glm5NextConfig(text_config=text, vision_config=vision, **tokens_of_images)
+    return transformers.Glm5NextForConditionalGeneration(config).eval()
+
+
 def with_unmixed_streams(model_type: str = "hy_v4", num_layers: int = 2) -> Any:
     """A small model with hyper-connections that do not mix, whose streams differ."""
     sizes = {
