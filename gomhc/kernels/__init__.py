@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gomhc.kernels import batched, ops, plain_map, plain_streams
 from gomhc.kernels.dispatch import available, chosen, reasons, use
-from gomhc.kernels.library import LARGEST
+from gomhc.kernels.library import ELEMENTS, LARGEST
 
-__all__ = ["available", "orthostochastic", "read", "reasons", "use", "write"]
+__all__ = ["available", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
 
 FAST = ("native", "triton")
 
@@ -80,10 +80,41 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
     _require("output", output, batch, c)
     _require_one_device(streams, mix, weights, output)
     if _compiled(streams, mix, weights, output):
-        mix, weights = mix.expand(*batch, d, d), weights.expand(*batch, d)
-        flat = streams.flatten(0, -3), mix.flatten(0, -3), weights.flatten(0, -2), output.flatten(0, -2)
-        return ops.write(*flat).reshape(streams.shape)
+        dtype = torch.promote_types(streams.dtype, output.dtype)
+        if not _shared(streams, mix, weights):
+            mix, weights = mix.expand(*batch, d, d).flatten(0, -3), weights.expand(*batch, d).flatten(0, -2)
+        x, y = streams.flatten(0, -3).to(dtype), output.flatten(0, -2).to(dtype)
+        return ops.write(x, mix.float(), weights.float(), y).to(streams.dtype).reshape(streams.shape)
     return plain_streams.write(streams, mix, weights, output)
+
+
+def _shared(streams: Tensor, mix: Tensor, weights: Tensor) -> bool:
+    """Whether all tokens have the same coefficients, and the version at hand takes them as they are."""
+    return mix.dim() == 2 and weights.dim() == 1 and chosen(streams) == "native"
+
+
+def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
+    """Read the streams with weights that all tokens share: sum_j weights_j streams_j.
+
+    Args:
+        streams: what is read.
+        weights: how much of each stream is read.
+
+    Shape:
+        - streams: (*batch, d, c), weights: (d,)
+        - returns: (*batch, c), in the dtype of the streams
+
+    Example::
+
+        >>> gomhc.kernels.read_shared(torch.randn(10, 4, 8), torch.ones(4)).shape
+        torch.Size([10, 8])
+    """
+    batch, d, c = _stream_shape(streams)
+    _require("weights", weights, torch.Size(), d)
+    _require_one_device(streams, weights)
+    if _compiled(streams, weights) and chosen(streams, weights) == "native":
+        return ops.read_shared(streams.flatten(0, -3), weights.float()).reshape(*batch, c)
+    return plain_streams.read(streams, weights)
 
 
 def read(
@@ -120,6 +151,8 @@ def read(
     _require("bias", bias, torch.Size(), k)
     _require_one_device(streams, weight, scale, bias)
     if _compiled(streams, weight, scale, bias):
+        if streams.is_cpu:
+            weight, scale, bias = weight.float(), scale.float(), bias.float()
         branch_input, weights, logits, *_ = ops.read(streams.flatten(0, -3), weight, scale, bias, read_offset, epsilon)
         shapes = ((*batch, c), (*batch, d), (*batch, k - 2 * d))
         branch_input, weights, logits = map(torch.Tensor.reshape, (branch_input, weights, logits), shapes)
@@ -128,11 +161,9 @@ def read(
 
 
 def _compiled(streams: Tensor, *others: Tensor) -> bool:
-    """Whether there is a compiled version for these tensors; the one for the CPU takes float32 alone."""
-    backend = chosen(streams, *others)
-    dtypes = {tensor.dtype for tensor in (streams, *others)}
-    fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST
-    return fits and (backend == "triton" or (backend == "native" and dtypes == {torch.float32}))
+    """Whether there is a compiled version for these tensors."""
+    fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST and chosen(streams, *others) in FAST
+    return fits and all(tensor.dtype in ELEMENTS for tensor in (streams, *others))
 
 
 def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:

@@ -33,39 +33,55 @@ class NativeTask(ctypes.Structure):
 
     shapes: ClassVar[dict[str, tuple[str, ...]]]
     """Name of a tensor -> the letters of its shape."""
+    streams: ClassVar[frozenset[str]]
+    """Names of the tensors that have the dtype of the streams; the others are float32."""
     numbers: ClassVar[tuple[str, ...]]
     """Names of its other fields."""
     tensors: list[Tensor]
 
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
-        """Make one, and check that each address in it is that of a float32 tensor of the right shape."""
-        task = cls(**{name: sizes[name] for name in cls.numbers})
-        task.tensors = [tensor.contiguous() for tensor in inputs.values()]
-        task.tensors += outputs.values()
-        for name, tensor in zip((*inputs, *outputs), task.tensors, strict=True):
+        """Make one, and check that each address in it is that of a tensor of the right dtype and shape."""
+        tensors = {name: tensor.contiguous() for name, tensor in inputs.items()} | outputs
+        dtype = tensors["x"].dtype if cls.streams else torch.float32
+        addresses = dict.fromkeys(cls.shapes)
+        for name, tensor in tensors.items():
             shape = tuple([sizes[letter] for letter in cls.shapes[name]])
+            expected = dtype if name in cls.streams else torch.float32
             if (
                 tensor.shape != shape
-                or tensor.dtype != torch.float32
-                or tensor.device.type != "cpu"
+                or tensor.dtype != expected
+                or expected not in ELEMENTS
+                or not tensor.is_cpu
                 or not tensor.is_contiguous()
             ):
                 raise ValueError(
-                    f"{name} must be float32 on the CPU, contiguous where it is written to, of shape "
-                    f"({', '.join(cls.shapes[name])}) = {shape}, got {tensor.dtype} on {tensor.device}, of shape "
-                    f"{tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
+                    f"{name} must be {'of the dtype of the streams' if name in cls.streams else 'float32'} on the CPU, "
+                    f"contiguous where it is written to, of shape ({', '.join(cls.shapes[name])}) = {shape}, got "
+                    f"{tensor.dtype} on {tensor.device}, of shape {tuple(tensor.shape)}; gomhc.kernels takes other "
+                    f"dtypes too"
                 )
-            setattr(task, name, tensor.data_ptr())
+            addresses[name] = tensor.data_ptr()
+        if cls.streams:
+            sizes["element"] = ELEMENTS[dtype]
+        task = cls(*addresses.values(), *[sizes[name] for name in cls.numbers])
+        task.tensors = list(tensors.values())
         return task
 
 
-def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[NativeTask]:
+ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Dtype of the streams -> its number in native/tasks.h."""
+
+
+def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: type) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
-    letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
-    return type(
-        name, (NativeTask,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters, "numbers": tuple(numbers)}
-    )
+    fields = {
+        "_fields_": [*pointers, *numbers.items()],
+        "shapes": {tensor: tuple(shape.split()) for tensor, shape in shapes.items()},
+        "streams": frozenset(streams.split()),
+        "numbers": tuple(numbers),
+    }
+    return type(name, (NativeTask,), fields)
 
 
 # As in native/tasks.h: the same fields in the same order.
@@ -82,49 +98,57 @@ TASKS = {
         "Read",
         {
             "x": "tokens d c",
-            "projection": "tokens k",
+            "weight": "k dc",
             "scale": "k",
             "bias": "k",
             "input": "tokens c",
             "write": "tokens d",
             "mix": "tokens p",
+            "projection": "tokens k",
             "inverse_rms": "tokens",
             "grad_x": "tokens d c",
             "grad_projection": "tokens k",
             "grad_logits": "tokens k",
         },
+        streams="x input grad_x",
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
         k=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
-    "product": _task(
-        "Product",
-        {"x": "tokens c", "weight": "k c", "y": "tokens k"},
+    "sum": _task(
+        "Sum",
+        {"x": "tokens d c", "weights": "d", "input": "tokens c", "grad_x": "tokens d c", "grad_weights": "d"},
+        streams="x input grad_x",
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
-        k=ctypes.c_int,
+        d=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
     ),
     "write": _task(
         "Write",
         {
             "x": "tokens d c",
-            "mix": "tokens d d",
-            "weights": "tokens d",
+            "mix": "matrices d d",
+            "weights": "matrices d",
             "y": "tokens c",
             "out": "tokens d c",
             "grad_x": "tokens d c",
-            "grad_mix": "tokens d d",
-            "grad_weights": "tokens d",
+            "grad_mix": "matrices d d",
+            "grad_weights": "matrices d",
             "grad_y": "tokens c",
         },
+        streams="x y out grad_x grad_y",
         tokens=ctypes.c_int64,
+        matrices=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
     ),
 }

@@ -159,7 +159,7 @@ class Coefficients(nn.Module):
         """Return the branch's input (*batch, c), and the write and mix coefficients, by the fast kernels."""
         if self.weight is None:
             read, write, mix = self(streams)
-            return plain_streams.read(streams, read), write, mix
+            return kernels.read_shared(streams, read), write, mix
         scale, bias = self._scale_and_bias(streams)
         branch_input, write, mix_logits = kernels.read(
             streams, self.weight, scale, bias, self.read_offset, self.norm_epsilon

@@ -6,8 +6,14 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 #include "pool.h"
 #include "tasks.h"
@@ -17,8 +23,9 @@ namespace {
 namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #define GOMHC_VECTOR_BYTES 16
 #include "lanes.h"
-#include "streams.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace baseline
 
@@ -26,31 +33,33 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 // in several, the linker could choose an AVX-512 copy of a function of the standard library for machines without it.
 #ifdef __x86_64__
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 namespace avx2 {
 #define GOMHC_VECTOR_BYTES 32
 #include "lanes.h"
-#include "streams.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx2
 #ifdef __clang__
 #pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC pop_options
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma")
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
 namespace avx512 {
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
-#include "streams.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx512
 #ifdef __clang__
@@ -64,34 +73,55 @@ struct InstructionSet {
     const char *name;
     int block;  // matrices in a block of the map
     void (*map)(const Map &, int64_t first, int64_t last);
-    void (*read)(const Read &, int64_t first, int64_t last);
-    void (*write)(const Write &, int64_t first, int64_t last);
-    void (*product)(const Product &, int64_t first, int64_t last);
+    void (*read)(const Read &, int64_t first, int64_t last, float *sums);
+    void (*sum)(const Sum &, int64_t first, int64_t last, float *sums);
+    void (*write)(const Write &, int64_t first, int64_t last, float *sums);
 };
+
+#ifdef __x86_64__
+bool has_f16c() {  // clang 14 does not know its name
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 InstructionSet best() {
 #ifdef __x86_64__
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write, avx2::product};
+        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::sum, avx512::write};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
+        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::sum, avx2::write};
 #endif
 #ifdef __aarch64__
     const char *const name = "neon";
 #else
     const char *const name = "baseline";
 #endif
-    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
+    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::sum, baseline::write};
 }
 
 const InstructionSet chosen = best();
 
 // Pieces of `size` of `count` things, on several threads. Which piece a thing is in does not depend on their number.
-template <typename Task>
-void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, int64_t count, int64_t size, int threads) {
+template <typename Work> void in_pieces(int64_t count, int64_t size, int threads, const Work &work) {
     parallel(threads, (count + size - 1) / size,
-             [&](int64_t piece) { work(task, piece * size, std::min(count, (piece + 1) * size)); });
+             [&](int64_t piece) { work(piece * size, std::min(count, (piece + 1) * size)); });
+}
+
+// Works on all tokens, and returns `width` sums over them: over each piece by itself, and then over the pieces in turn.
+template <typename Task>
+std::vector<float> over_tokens(void (*work)(const Task &, int64_t, int64_t, float *), const Task &task, int width, int threads) {
+    const int64_t pieces = (task.tokens + PIECE - 1) / PIECE;
+    std::vector<float> sums(width * pieces), total(width);
+    in_pieces(task.tokens, PIECE, threads,
+              [&](int64_t first, int64_t last) { work(task, first, last, sums.data() + first / PIECE * width); });
+    for (int i = 0; i < width; i++) {
+        double sum = 0;
+        for (int64_t piece = 0; piece < pieces; piece++) sum += sums[piece * width + i];
+        total[i] = float(sum);
+    }
+    return total;
 }
 
 }  // namespace
@@ -117,14 +147,23 @@ void gomhc_map(const Map *task, int threads) {
     const int n = task->d * task->s;
     const int64_t blocks = (task->count + chosen.block - 1) / chosen.block;
     const int64_t size = std::max(1, 16384 / (n * n * chosen.block));  // blocks of a piece: some microseconds of work
-    in_pieces(chosen.map, *task, blocks, size, threads);
+    in_pieces(blocks, size, threads, [&](int64_t first, int64_t last) { chosen.map(*task, first, last); });
 }
 
-void gomhc_read(const Read *task, int threads) { in_pieces(chosen.read, *task, task->tokens, 64, threads); }
+void gomhc_read(const Read *task, int threads) { over_tokens(chosen.read, *task, 0, threads); }
 
-void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task, task->tokens, 64, threads); }
+void gomhc_sum(const Sum *task, int threads) {
+    const auto sums = over_tokens(chosen.sum, *task, task->back ? task->d : 0, threads);
+    std::copy(sums.begin(), sums.end(), task->grad_weights);
+}
 
-void gomhc_product(const Product *task, int threads) { in_pieces(chosen.product, *task, task->tokens, 64, threads); }
+void gomhc_write(const Write *task, int threads) {
+    const int d = task->d;
+    const auto sums = over_tokens(chosen.write, *task, task->back && task->matrices == 1 ? d * d + d : 0, threads);
+    if (sums.empty()) return;
+    std::copy_n(sums.begin(), d * d, task->grad_mix);
+    std::copy_n(sums.begin() + d * d, d, task->grad_weights);
+}
 
 }  // extern "C"
 #pragma GCC visibility pop
