@@ -109,6 +109,7 @@ TASKS = {
             "grad_x": "tokens d c",
             "grad_projection": "tokens k",
             "grad_logits": "tokens k",
+            "grad_weight": "k dc",
         },
         streams="x input grad_x",
         tokens=ctypes.c_int64,

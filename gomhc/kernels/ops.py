@@ -242,15 +242,20 @@ def read_backward(
     grad_projection, grad_logits = (projection.new_empty(projection.shape) for _ in range(2))
     inputs = {"x": streams, "weight": weight, "scale": scale, "bias": bias}
     saved = {"projection": projection, "inverse_rms": inverse_rms}
+    outputs = {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits}
+    if streams.dtype != torch.float32:  # for a BLAS they would have to be copied
+        outputs["grad_weight"] = weight.new_empty(weight.shape)
     call(
         "read",
         inputs | saved | {"input": grad_input, "write": grad_write, "mix": grad_mix},
-        {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits},
+        outputs,
         **sizes,
         back=1,
         offset=read_offset,
         epsilon=0.0,  # inverse_rms has it
     )
+    if "grad_weight" in outputs:
+        return grad_x, outputs["grad_weight"], *_shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
     tensors = (streams, weight, scale, bias, projection, inverse_rms)
     return grad_x, *_parameter_gradients(grad_projection, grad_logits, *tensors)
 
@@ -268,8 +273,15 @@ def _parameter_gradients(
     """Gradients at weight, scale and bias: sums over tokens."""
     with without_autocast(streams.device):
         grad_weight = grad_projection.T @ streams.flatten(1).float()
+    return grad_weight.to(weight.dtype), *_shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
+
+
+def _shared_logit_gradients(
+    grad_logits: Tensor, scale: Tensor, bias: Tensor, projection: Tensor, inverse_rms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients at scale and bias."""
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
-    return grad_weight.to(weight.dtype), grad_scale.to(scale.dtype), grad_logits.sum(0).to(bias.dtype)
+    return grad_scale.to(scale.dtype), grad_logits.sum(0).to(bias.dtype)
 
 
 def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -20,6 +20,14 @@
 
 namespace {
 
+// (d, d + 1) -> (d, d) and (d)
+void take_apart(const float *gradient, int d, float *grad_mix, float *grad_weights) {
+    for (int row = 0; row < d; row++, gradient += d + 1) {
+        std::copy_n(gradient, d, grad_mix + row * d);
+        grad_weights[row] = gradient[d];
+    }
+}
+
 namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #define GOMHC_VECTOR_BYTES 16
 #include "lanes.h"
@@ -74,6 +82,7 @@ struct InstructionSet {
     int block;  // matrices in a block of the map
     void (*map)(const Map &, int64_t first, int64_t last);
     void (*read)(const Read &, int64_t first, int64_t last, float *sums);
+    void (*weight_gradient)(const Read &, int64_t first, int64_t last);
     void (*sum)(const Sum &, int64_t first, int64_t last, float *sums);
     void (*write)(const Write &, int64_t first, int64_t last, float *sums);
 };
@@ -89,16 +98,16 @@ InstructionSet best() {
 #ifdef __x86_64__
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::sum, avx512::write};
+        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::weight_gradient, avx512::sum, avx512::write};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
-        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::sum, avx2::write};
+        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::weight_gradient, avx2::sum, avx2::write};
 #endif
 #ifdef __aarch64__
     const char *const name = "neon";
 #else
     const char *const name = "baseline";
 #endif
-    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::sum, baseline::write};
+    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::weight_gradient, baseline::sum, baseline::write};
 }
 
 const InstructionSet chosen = best();
@@ -150,7 +159,12 @@ void gomhc_map(const Map *task, int threads) {
     in_pieces(blocks, size, threads, [&](int64_t first, int64_t last) { chosen.map(*task, first, last); });
 }
 
-void gomhc_read(const Read *task, int threads) { over_tokens(chosen.read, *task, 0, threads); }
+void gomhc_read(const Read *task, int threads) {
+    over_tokens(chosen.read, *task, 0, threads);
+    if (task->grad_weight == nullptr) return;
+    in_pieces(task->d * task->c, COLUMNS, threads,
+              [&](int64_t first, int64_t last) { chosen.weight_gradient(*task, first, last); });
+}
 
 void gomhc_sum(const Sum *task, int threads) {
     const auto sums = over_tokens(chosen.sum, *task, task->back ? task->d : 0, threads);
@@ -161,8 +175,7 @@ void gomhc_write(const Write *task, int threads) {
     const int d = task->d;
     const auto sums = over_tokens(chosen.write, *task, task->back && task->matrices == 1 ? d * d + d : 0, threads);
     if (sums.empty()) return;
-    std::copy_n(sums.begin(), d * d, task->grad_mix);
-    std::copy_n(sums.begin() + d * d, d, task->grad_weights);
+    take_apart(sums.data(), d, task->grad_mix, task->grad_weights);
 }
 
 }  // extern "C"

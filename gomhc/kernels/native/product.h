@@ -2,6 +2,7 @@
 // namespace, after elements.h.
 //
 //   project:  y = x W^T        spread:  grad_x = weights_j grad + factor x_j + y W, for each stream j
+//   weight_gradient:  grad_W = y^T x
 //
 // Each number is summed by itself, in an order that depends on the sizes of W alone: not on the other tokens, as in a BLAS,
 // nor on the tile that it is computed in. Tiles keep TOKENS x WIDE sums in registers. Streams are rounded once.
@@ -138,4 +139,43 @@ template <typename E> static void spread(const Read &task, int64_t first, int64_
             for (; token + TOKENS <= last; token += TOKENS) tokens.template block<TOKENS>(token, j, from, end);
             for (; token < last; token++) tokens.template block<1>(token, j, from, end);
         }
+}
+
+// R rows and WIDE vectors of columns of the gradient at W, over some tokens, whose numbers are at x and at y.
+template <int R> static inline void gradient_tile(const float *x, const float *y, int k, int64_t tokens, float *to, int64_t stride) {
+    F sums[R][WIDE] = {};
+    for (int64_t token = 0; token < tokens; token++, x += COLUMNS, y += k) {
+        F numbers[WIDE];
+        for (int v = 0; v < WIDE; v++) numbers[v] = load_vector(x + v * L);
+        for (int r = 0; r < R; r++)
+            for (int v = 0; v < WIDE; v++) sums[r][v] += y[r] * numbers[v];
+    }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < WIDE; v++) store_vector(to + r * stride + v * L, load_vector(to + r * stride + v * L) + sums[r][v]);
+}
+
+// Columns `first` to `last` of the gradient at W: over PIECE tokens by themselves, and then over the pieces in turn.
+template <typename E> static void gradient_columns(const Read &task, int64_t first, int64_t last) {
+    const int64_t size = task.d * task.c, width = last - first;
+    const int k = task.k;
+    const Scratch scratch((PIECE + k) * COLUMNS / L);
+    float *const x = scratch.floats(), *const gradient = x + PIECE * COLUMNS;
+    std::fill_n(x, (PIECE + k) * COLUMNS, 0.f);
+    for (int64_t token = 0; token < task.tokens; token += PIECE) {
+        const int64_t tokens = std::min(PIECE, task.tokens - token);
+        for (int64_t t = 0; t < tokens; t++) {
+            const E *from = static_cast<const E *>(task.x) + (token + t) * size + first;
+            const float *const wide = widened(from, width, x + t * COLUMNS);
+            if (wide != x + t * COLUMNS) std::copy_n(wide, width, x + t * COLUMNS);
+        }
+        const float *const y = task.grad_projection + token * k;
+        for (int64_t column = 0; column < width; column += WIDE * L) {
+            int row = 0;
+            float *const to = gradient + column;
+            for (; row + 8 <= k; row += 8) gradient_tile<8>(x + column, y + row, k, tokens, to + row * COLUMNS, COLUMNS);
+            for (; row + 4 <= k; row += 4) gradient_tile<4>(x + column, y + row, k, tokens, to + row * COLUMNS, COLUMNS);
+            for (; row < k; row++) gradient_tile<1>(x + column, y + row, k, tokens, to + row * COLUMNS, COLUMNS);
+        }
+    }
+    for (int row = 0; row < k; row++) std::copy_n(gradient + row * COLUMNS, width, task.grad_weight + row * size + first);
 }

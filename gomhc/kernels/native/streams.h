@@ -15,15 +15,66 @@ static inline float total(F vector) {
 }
 static inline float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
+// Adds the products of what is left of a vector.
+static inline float with_tail(float sum, const float *a, const float *b, int64_t i, int64_t size) {
+    for (; i < size; i++) sum += a[i] * b[i];
+    return sum;
+}
+
 static inline float dot(const float *a, const float *b, int64_t size) {
     F sums[4] = {};
     int64_t i = 0;
     for (; i + 4 * L <= size; i += 4 * L)
         for (int u = 0; u < 4; u++) sums[u] += load_vector(a + i + u * L) * load_vector(b + i + u * L);
     for (; i + L <= size; i += L) sums[0] += load_vector(a + i) * load_vector(b + i);
-    float sum = total((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    for (; i < size; i++) sum += a[i] * b[i];
-    return sum;
+    return with_tail(total((sums[0] + sums[1]) + (sums[2] + sums[3])), a, b, i, size);
+}
+
+// Inner products of R rows of a with Q of b, without their tails: vectors that are still to be added up, lane after lane.
+template <int R, int Q>
+static inline void inner_tile(const float *const *a, const float *const *b, int64_t c, F *to, int stride) {
+    F sums[R][Q][4] = {};
+    const auto add = [&](int64_t i, int u) {
+        F columns[Q];
+        for (int q = 0; q < Q; q++) columns[q] = load_vector(b[q] + i);
+        for (int r = 0; r < R; r++) {
+            const F row = load_vector(a[r] + i);
+            for (int q = 0; q < Q; q++) sums[r][q][u] += row * columns[q];
+        }
+    };
+    int64_t i = 0;
+    for (; i + 4 * L <= c; i += 4 * L)
+        for (int u = 0; u < 4; u++) add(i + u * L, u);
+    for (; i + L <= c; i += L) add(i, 0);
+    for (int r = 0; r < R; r++)
+        for (int q = 0; q < Q; q++)
+            to[r * stride + q] = (sums[r][q][0] + sums[r][q][1]) + (sums[r][q][2] + sums[r][q][3]);
+}
+
+constexpr int PAIR = GOMHC_VECTOR_BYTES == 64 ? 2 : 1;  // rows of a tile, as registers allow
+
+// products[r * columns + q] = a_r b_q, each rounded as `dot` rounds it; at most PAIR rows and LARGEST + 1 columns.
+static inline void inner_products(const float *const *a, int rows, const float *const *b, int columns, int64_t c, float *products) {
+    F sums[PAIR * (LARGEST + 1) + L];
+    int q = 0;
+    for (; q + 2 <= columns; q += 2)
+        rows == PAIR ? inner_tile<PAIR, 2>(a, b + q, c, sums + q, columns) : inner_tile<1, 2>(a, b + q, c, sums + q, columns);
+    if (q < columns)
+        rows == PAIR ? inner_tile<PAIR, 1>(a, b + q, c, sums + q, columns) : inner_tile<1, 1>(a, b + q, c, sums + q, columns);
+    const int count = rows * columns;
+    for (int done = 0; done < count; done += L) {  // L sums at once
+        for (int i = count - done; i < L; i++) sums[done + i] = F{};
+        transpose<F, L>(sums + done);
+        F sum = sums[done];
+        for (int lane = 1; lane < L; lane++) sum += sums[done + lane];
+        std::memcpy(products + done, &sum, std::min(L, count - done) * sizeof(float));
+    }
+    if (c % L == 0) return;
+    for (int r = 0; r < rows; r++)
+        for (q = 0; q < columns; q++) {
+            float &product = products[r * columns + q];
+            product = with_tail(product, a[r], b[q], c / L * L, c);
+        }
 }
 
 // Calls `step(i, load, store)` for each vector of c numbers and for what is left of one.
@@ -80,11 +131,14 @@ static void read_backward(const Read &task, int64_t token, float *factors, float
     const float *projection = task.projection + token * k;
     const float r = task.inverse_rms[token];
     float *grad_logits = task.grad_logits + token * k, *grad_projection = task.grad_projection + token * k;
+    const float *streams[D ? D : LARGEST];
+    for (int j = 0; j < d; j++) streams[j] = x + j * c;
+    inner_products(&grad, 1, streams, d, c, grad_logits);
     for (int j = 0; j < d; j++) {
         const float read = sigmoid(projection[j] * r * task.scale[j] + task.bias[j]);
         const float write = sigmoid(projection[d + j] * r * task.scale[d + j] + task.bias[d + j]);
         factors[j] = read + task.offset;
-        grad_logits[j] = dot(grad, x + j * c, c) * read * (1 - read);
+        grad_logits[j] = grad_logits[j] * read * (1 - read);
         grad_logits[d + j] = task.write[token * d + j] * 2 * write * (1 - write);
     }
     for (int i = 2 * d; i < k; i++) grad_logits[i] = task.mix[token * (k - 2 * d) + i - 2 * d];
@@ -114,7 +168,11 @@ template <int D, typename E> static void sum_backward(const Sum &task, int64_t t
     const float *grad = widened(static_cast<const E *>(task.input) + token * c, c, scratch + d * c);
     const float *weights = task.weights;
     E *const grad_x = static_cast<E *>(task.grad_x) + token * d * c;
-    for (int j = 0; j < d; j++) sums[j] += dot(grad, x + j * c, c);
+    const float *streams[D ? D : LARGEST];
+    for (int j = 0; j < d; j++) streams[j] = x + j * c;
+    float products[D ? D : LARGEST];
+    inner_products(&grad, 1, streams, d, c, products);
+    for (int j = 0; j < d; j++) sums[j] += products[j];
     over_channels(c, [=](int64_t i, auto load, auto store) {
         const F g = load(grad + i);
         for (int j = 0; j < d; j++) store(grad_x + j * c + i, weights[j] * g);
@@ -122,14 +180,17 @@ template <int D, typename E> static void sum_backward(const Sum &task, int64_t t
 }
 
 template <int D, typename E> static void sum_tokens(const Sum &task, int64_t first, int64_t last, float *sums) {
-    const Scratch scratch((task.d + 1) * task.c / L + 1);
+    const Scratch scratch((task.d + (task.d + 1) * task.c) / L + 1);
+    float *const gradient = scratch.floats();
+    std::fill_n(gradient, task.d, 0.f);
     const int64_t size = task.d * task.c;
     for (int64_t token = first; token < last; token++)
         if (task.back)
-            sum_backward<D, E>(task, token, sums, scratch.floats());
+            sum_backward<D, E>(task, token, gradient, gradient + task.d);
         else
             weigh<D>(static_cast<const E *>(task.x) + token * size, task.weights,
                      static_cast<E *>(task.input) + token * task.c, task.d, task.c);
+    if (task.back) std::copy_n(gradient, task.d, sums);
 }
 
 // Writing
@@ -153,7 +214,7 @@ template <int D, typename E> static void write_forward(const Write &task, int64_
     });
 }
 
-// The token's gradients at the mix (d, d) and at the weights (d) are added to `sums`.
+// The token's gradients at the mix and at the weights are added to `sums` (d, d + 1).
 template <int D, typename E> static void write_backward(const Write &task, int64_t token, float *sums, float *scratch) {
     const int d = D ? D : task.d;
     const int64_t c = task.c, own = task.matrices == 1 ? 0 : token;
@@ -162,9 +223,15 @@ template <int D, typename E> static void write_backward(const Write &task, int64
     const float *y = widened(static_cast<const E *>(task.y) + token * c, c, scratch + 2 * d * c);
     const float *mix = task.mix + own * d * d, *weights = task.weights + own * d;
     E *const grad_x = static_cast<E *>(task.grad_x) + token * d * c, *const grad_y = static_cast<E *>(task.grad_y) + token * c;
-    for (int row = 0; row < d; row++) {
-        sums[d * d + row] += dot(grad + row * c, y, c);
-        for (int j = 0; j < d; j++) sums[row * d + j] += dot(grad + row * c, x + j * c, c);
+    const float *columns[(D ? D : LARGEST) + 1];
+    for (int j = 0; j < d; j++) columns[j] = x + j * c;
+    columns[d] = y;
+    for (int row = 0; row < d; row += PAIR) {
+        const float *rows[] = {grad + row * c, grad + (row + 1) * c};
+        const int count = std::min(PAIR, d - row);
+        float products[PAIR * (LARGEST + 1)];
+        inner_products(rows, count, columns, d + 1, c, products);
+        for (int i = 0; i < count * (d + 1); i++) sums[row * (d + 1) + i] += products[i];
     }
     over_channels(c, [=](int64_t i, auto load, auto store) {
         F grads[D ? D : LARGEST], sum{};
@@ -182,22 +249,21 @@ template <int D, typename E> static void write_backward(const Write &task, int64
 }
 
 template <int D, typename E> static void write_tokens(const Write &task, int64_t first, int64_t last, float *sums) {
-    const int d = task.d;
-    const bool shared = task.matrices == 1;
-    const Scratch scratch(((2 * d + 1) * task.c + d * d + d) / L + 1);
-    float *const own = scratch.floats();
+    const int d = task.d, size = d * d + d;
+    const Scratch scratch(((2 * d + 1) * task.c + size) / L + 1);
+    float *const gradient = scratch.floats(), *const wide = gradient + size;
+    std::fill_n(gradient, size, 0.f);
     for (int64_t token = first; token < last; token++) {
         if (!task.back) {
             write_forward<D, E>(task, token);
             continue;
         }
-        float *const gradient = shared ? sums : own;
-        if (!shared) std::fill_n(own, d * d + d, 0.f);
-        write_backward<D, E>(task, token, gradient, own + d * d + d);
-        if (shared) continue;
-        std::copy_n(own, d * d, task.grad_mix + token * d * d);
-        std::copy_n(own + d * d, d, task.grad_weights + token * d);
+        write_backward<D, E>(task, token, gradient, wide);
+        if (task.matrices == 1) continue;
+        take_apart(gradient, d, task.grad_mix + token * d * d, task.grad_weights + token * d);
+        std::fill_n(gradient, size, 0.f);
     }
+    if (task.back && task.matrices == 1) std::copy_n(gradient, size, sums);  // here, as threads share the cache lines of these
 }
 
 // Which version
@@ -224,6 +290,10 @@ static void read(const Read &task, int64_t first, int64_t last, float *) {
     for_sizes(task.d, [&](auto d) {
         for_elements(task.element, [&](auto e) { read_tokens<decltype(d)::value, decltype(e)>(task, first, last); });
     });
+}
+
+static void weight_gradient(const Read &task, int64_t first, int64_t last) {
+    for_elements(task.element, [&](auto e) { gradient_columns<decltype(e)>(task, first, last); });
 }
 
 static void sum(const Sum &task, int64_t first, int64_t last, float *sums) {

@@ -26,6 +26,8 @@ struct Map {
 constexpr int FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2;
 constexpr int64_t PIECE = 64;  // tokens that are read or written together; gradients that they share are summed by pieces
 
+constexpr int64_t COLUMNS = 96;  // of W whose gradient is computed together
+
 // In backward `input`, `write` and `mix` hold gradients.
 struct Read {
     const void *x;                                       // (tokens, d, c)
@@ -34,6 +36,7 @@ struct Read {
     float *write, *mix, *projection, *inverse_rms;       // (tokens, d), (tokens, k - 2d), (tokens, k), (tokens)
     void *grad_x;                                        // as x; for backward
     float *grad_projection, *grad_logits;                // (tokens, k) twice; for backward
+    float *grad_weight;                                  // (k, d c), or null; for backward
     int64_t tokens, c;
     int d, k, element, back;
     float offset, epsilon;
