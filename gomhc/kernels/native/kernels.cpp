@@ -15,6 +15,7 @@
 #include <immintrin.h>
 #endif
 
+#include "pages.h"
 #include "pool.h"
 #include "tasks.h"
 
@@ -118,6 +119,11 @@ template <typename Work> void in_pieces(int64_t count, int64_t size, int threads
              [&](int64_t piece) { work(piece * size, std::min(count, (piece + 1) * size)); });
 }
 
+// Bytes of a stream of each token.
+template <typename Task> int64_t stream_bytes(const Task &task) {
+    return task.tokens * task.c * (task.element == FLOAT32 ? sizeof(float) : sizeof(uint16_t));
+}
+
 // Works on all tokens, and returns `width` sums over them: over each piece by itself, and then over the pieces in turn.
 template <typename Task>
 std::vector<float> over_tokens(void (*work)(const Task &, int64_t, int64_t, float *), const Task &task, int width, int threads) {
@@ -160,6 +166,7 @@ void gomhc_map(const Map *task, int threads) {
 }
 
 void gomhc_read(const Read *task, int threads) {
+    on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));
     over_tokens(chosen.read, *task, 0, threads);
     if (task->grad_weight == nullptr) return;
     in_pieces(task->d * task->c, COLUMNS, threads,
@@ -167,12 +174,15 @@ void gomhc_read(const Read *task, int threads) {
 }
 
 void gomhc_sum(const Sum *task, int threads) {
+    on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));
     const auto sums = over_tokens(chosen.sum, *task, task->back ? task->d : 0, threads);
     std::copy(sums.begin(), sums.end(), task->grad_weights);
 }
 
 void gomhc_write(const Write *task, int threads) {
     const int d = task->d;
+    on_large_pages(task->back ? task->grad_x : task->out, d * stream_bytes(*task));
+    on_large_pages(task->back ? task->grad_y : nullptr, stream_bytes(*task));
     const auto sums = over_tokens(chosen.write, *task, task->back && task->matrices == 1 ? d * d + d : 0, threads);
     if (sums.empty()) return;
     take_apart(sums.data(), d, task->grad_mix, task->grad_weights);
