@@ -10,18 +10,22 @@ write in pure torch use BLAS, which does not promise it; there it is tested.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, ops, plain_map, plain_streams
-from gomhc.kernels.dispatch import available, chosen, reasons, use
-from gomhc.kernels.library import ELEMENTS, LARGEST
+from gomhc.kernels import batched, forms, ops, plain_map, plain_streams
+from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
+from gomhc.kernels.forms import LARGEST
+from gomhc.kernels.library import ELEMENTS
 
-__all__ = ["available", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
+__all__ = ["available", "mixing", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
 
 FAST = ("native", "triton")
+
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
@@ -45,12 +49,43 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     if num_streams < 1 or expressivity < 1:
         raise ValueError(f"num_streams and expressivity must be at least 1, got {num_streams} and {expressivity}")
     _require("logits", logits, logits.shape[:-1], n * (n - 1) // 2)
-    backend = chosen(logits)
-    if backend in FAST and n <= LARGEST:
-        return ops.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    if backend == "batched":
+    if chosen(logits) == "batched":
         return batched.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    return plain_map.orthostochastic(logits, num_streams, expressivity)
+    plain = partial(plain_map.orthostochastic, num_streams=num_streams, expressivity=expressivity)
+    return mixing(logits, forms.single("go", num_streams, expressivity), plain)
+
+
+def mixing(logits: Tensor, form: str | None, plain: Callable[[Tensor], Tensor]) -> Tensor:
+    """Map logits to matrices, in their dtype.
+
+    Args:
+        logits: any real floating point; the compiled version computes half precision in float32.
+        form: what the compiled version computes, as `gomhc.kernels.forms` writes it; None where there is none.
+        plain: the same in plain torch, which takes over where there is no compiled version.
+
+    Shape:
+        - logits: (*batch, p)
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.Sinkhorn(num_streams=4)
+        >>> gomhc.kernels.mixing(torch.randn(10, 16), mixing.kernel, mixing.matrix).shape
+        torch.Size([10, 4, 4])
+    """
+    if form is None or not _has(chosen(logits), form):
+        return plain(logits)
+    if not torch.compiler.is_compiling():  # which has no second derivatives
+        ops.PLAIN.setdefault(form, plain)
+    return ops.mixing(logits.float(), form).to(logits.dtype)
+
+
+def _has(backend: Backend, form: str) -> bool:
+    """Whether this version has the map; on CUDA only that of go-mHC, of up to 64 rows."""
+    if backend == "triton":
+        kind, d, s, _ = form.split(" ")[0].split(":")
+        return kind == "go" and int(d) * int(s) <= LARGEST
+    return backend == "native"
 
 
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:

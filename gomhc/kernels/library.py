@@ -17,10 +17,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from gomhc.kernels.forms import Part
 from gomhc.kernels.stamp import has_stamp, stamp
 
-LARGEST = 64
-"""Largest number of rows of a rotation, and of streams, that the library takes (tasks.h)."""
 FOLDER = Path(__file__).parent
 """Folder of the built library, `_native*`, or of the output of its build, FAILURE; and of its sources, `native`."""
 FAILURE = "build_failure.txt"
@@ -40,7 +39,7 @@ class NativeTask(ctypes.Structure):
     tensors: list[Tensor]
 
     @classmethod
-    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
+    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
         """Make one, and check that each address in it is that of a tensor of the right dtype and shape."""
         tensors = {name: tensor.contiguous() for name, tensor in inputs.items()} | outputs
         dtype = tensors["x"].dtype if cls.streams else torch.float32
@@ -73,7 +72,7 @@ ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 """Dtype of the streams -> its number in native/tasks.h."""
 
 
-def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: type) -> type[NativeTask]:
+def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: Any) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
     fields = {
         "_fields_": [*pointers, *numbers.items()],
@@ -89,9 +88,8 @@ TASKS = {
     "map": _task(
         "Map",
         {"logits": "count p", "matrix": "count d d", "grad_logits": "count p"},
+        parts=ctypes.POINTER(Part),  # it keeps alive what it is set to
         count=ctypes.c_int64,
-        d=ctypes.c_int,
-        s=ctypes.c_int,
         back=ctypes.c_int,
     ),
     "read": _task(
@@ -228,7 +226,7 @@ def instruction_set() -> str:
     return str(native.gomhc_instruction_set().decode())
 
 
-def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: float) -> None:
+def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: Any) -> None:
     """Run one operation on torch's number of threads.
 
     Args:

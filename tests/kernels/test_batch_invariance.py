@@ -13,6 +13,7 @@ import torch
 
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.kernels import ops
+from gomhc.kernels.forms import single
 from gomhc.kernels.row_product import row_product
 
 BACKENDS = [name for name in ("native", "batched", "plain") if name in kernels.available()]
@@ -252,10 +253,10 @@ def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(triton_kern
 
     def function(streams, cotangent):
         y, write, logits, projection, inverse_rms = ops.read_triton(streams, weight, scale, bias, 0.0, epsilon)
-        mix = ops.orthostochastic_triton(logits, d, s)
+        mix = ops.mixing_triton(logits, single("go", d, s))
         out = ops.write_triton(streams, mix, write, y)
         grad_x, grad_mix, grad_write, grad_y = ops.write_backward_triton(cotangent, streams, mix, write, y)
-        grad_logits = ops.orthostochastic_backward_triton(logits, grad_mix, d, s)
+        grad_logits = ops.mixing_backward_triton(logits, grad_mix, single("go", d, s))
         grads = (grad_y, grad_write, grad_logits)
         saved = (streams, weight, scale, bias, projection, inverse_rms)
         return out, grad_x, ops.read_backward_triton(*grads, *saved, 0.0)[0]
