@@ -22,7 +22,7 @@ from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
 from gomhc.kernels.forms import LARGEST
 from gomhc.kernels.library import ELEMENTS
 
-__all__ = ["available", "mixing", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
+__all__ = ["available", "connect", "mixing", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
 
 FAST = ("native", "triton")
 
@@ -110,22 +110,33 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
         torch.Size([10, 4, 8])
     """
     batch, d, c = _stream_shape(streams)
-    _require("mix", mix, batch, d, d, static=True)
-    _require("weights", weights, batch, d, static=True)
-    _require("output", output, batch, c)
+    if (mix.shape, weights.shape, output.shape) != ((*batch, d, d), (*batch, d), (*batch, c)):  # or one by one, slower
+        _require("mix", mix, batch, d, d, static=True)
+        _require("weights", weights, batch, d, static=True)
+        _require("output", output, batch, c)
     _require_one_device(streams, mix, weights, output)
     if _compiled(streams, mix, weights, output):
-        dtype = torch.promote_types(streams.dtype, output.dtype)
-        if not _shared(streams, mix, weights):
-            mix, weights = mix.expand(*batch, d, d).flatten(0, -3), weights.expand(*batch, d).flatten(0, -2)
-        x, y = streams.flatten(0, -3).to(dtype), output.flatten(0, -2).to(dtype)
-        return ops.write(x, mix.float(), weights.float(), y).to(streams.dtype).reshape(streams.shape)
+        return _compiled_write(streams, mix, weights, output)
     return plain_streams.write(streams, mix, weights, output)
 
 
-def _shared(streams: Tensor, mix: Tensor, weights: Tensor) -> bool:
-    """Whether all tokens have the same coefficients, and the version at hand takes them as they are."""
-    return mix.dim() == 2 and weights.dim() == 1 and chosen(streams) == "native"
+def _compiled_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+    shape, dtype = streams.shape, streams.dtype
+    shared = mix.dim() == 2 and weights.dim() == 1 and streams.is_cpu  # Triton's takes those of each token alone
+    if not shared and (mix.dim() < streams.dim() or weights.dim() < streams.dim() - 1):
+        mix, weights = mix.expand(*shape[:-2], *mix.shape[-2:]), weights.expand(*shape[:-2], weights.shape[-1])
+    if output.dtype != dtype:
+        wide = torch.promote_types(dtype, output.dtype)
+        streams, output = streams.to(wide), output.to(wide)
+    if not mix.dtype == weights.dtype == torch.float32:
+        mix, weights = mix.float(), weights.float()
+    operator = ops.write if torch.is_grad_enabled() else ops.write_without_gradient
+    if len(shape) > 3:
+        streams, output = streams.flatten(0, -3), output.flatten(0, -2)
+        if not shared:
+            mix, weights = mix.flatten(0, -3), weights.flatten(0, -2)
+    out = operator(streams, mix, weights, output)
+    return out if out.dtype == dtype and len(shape) == 3 else out.to(dtype).reshape(shape)
 
 
 def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
@@ -195,10 +206,50 @@ def read(
     return plain_streams.read_dynamic(streams, weight, scale, bias, read_offset, epsilon)
 
 
+def connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str | None
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Read the streams and map the logits of the mix in one call, where no gradient is wanted and C++ has the map.
+
+    Args:
+        streams: what is read.
+        weight: W, as for `read`.
+        scale: one number for read, write and mix each.
+        bias: b, as for `read`.
+        read_offset: added to the read weights.
+        epsilon: added to the mean square of the streams.
+        form: of the map, as for `mixing`.
+
+    Shape:
+        - streams: (*batch, d, c), weight: (k, d c), scale: (3,), bias: (k,)
+        - returns: what the branch sees (*batch, c), write weights (*batch, d), the mix (*batch, d, d); or None
+
+    Example::
+
+        >>> weight, scale, bias = torch.randn(24, 32), torch.ones(3), torch.zeros(24)  # 24 = 2 * 4 + 16
+        >>> with torch.no_grad():
+        ...     form = gomhc.Sinkhorn(num_streams=4).kernel
+        ...     _, _, mix = gomhc.kernels.connect(torch.randn(1, 4, 8), weight, scale, bias, 0.0, 1e-6, form)
+        >>> mix.shape
+        torch.Size([1, 4, 4])
+    """
+    if torch.is_grad_enabled() or form is None or not streams.is_cpu or not _compiled(streams, weight, scale, bias):
+        return None
+    *batch, d, c = streams.shape
+    flat = streams if streams.dim() == 3 else streams.flatten(0, -3)
+    parameters = (weight, scale, bias)
+    if not weight.dtype == scale.dtype == bias.dtype == torch.float32:
+        parameters = (weight.float(), scale.float(), bias.float())
+    branch_input, write_weights, mix = ops.connect(flat, *parameters, read_offset, epsilon, form)
+    if streams.dim() == 3:
+        return branch_input, write_weights, mix
+    return branch_input.view(*batch, c), write_weights.view(*batch, d), mix.view(*batch, d, d)
+
+
 def _compiled(streams: Tensor, *others: Tensor) -> bool:
     """Whether there is a compiled version for these tensors."""
     fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST and chosen(streams, *others) in FAST
-    return fits and all(tensor.dtype in ELEMENTS for tensor in (streams, *others))
+    return fits and ELEMENTS.keys() >= {tensor.dtype for tensor in (streams, *others)}
 
 
 def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:

@@ -10,7 +10,9 @@ import ctypes
 import os
 import re
 import warnings
+from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,6 +36,8 @@ class NativeTask(ctypes.Structure):
     """Name of a tensor -> the letters of its shape."""
     streams: ClassVar[frozenset[str]]
     """Names of the tensors that have the dtype of the streams; the others are float32."""
+    measure: ClassVar[dict[str, Callable[[dict[str, Any]], tuple[int, ...]]]]
+    """Name of a tensor -> what makes its shape of the sizes."""
     numbers: ClassVar[tuple[str, ...]]
     """Names of its other fields."""
     tensors: list[Tensor]
@@ -41,31 +45,37 @@ class NativeTask(ctypes.Structure):
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
         """Make one, and check that each address in it is that of a tensor of the right dtype and shape."""
-        tensors = {name: tensor.contiguous() for name, tensor in inputs.items()} | outputs
+        tensors = {**inputs, **outputs}
         dtype = tensors["x"].dtype if cls.streams else torch.float32
         addresses = dict.fromkeys(cls.shapes)
         for name, tensor in tensors.items():
-            shape = tuple([sizes[letter] for letter in cls.shapes[name]])
-            expected = dtype if name in cls.streams else torch.float32
+            if not tensor.is_contiguous() and name in inputs:
+                tensor = tensors[name] = tensor.contiguous()
             if (
-                tensor.shape != shape
-                or tensor.dtype != expected
-                or expected not in ELEMENTS
+                tensor.shape != cls.measure[name](sizes)
+                or tensor.dtype is not (dtype if name in cls.streams else torch.float32)
                 or not tensor.is_cpu
                 or not tensor.is_contiguous()
             ):
-                raise ValueError(
-                    f"{name} must be {'of the dtype of the streams' if name in cls.streams else 'float32'} on the CPU, "
-                    f"contiguous where it is written to, of shape ({', '.join(cls.shapes[name])}) = {shape}, got "
-                    f"{tensor.dtype} on {tensor.device}, of shape {tuple(tensor.shape)}; gomhc.kernels takes other "
-                    f"dtypes too"
-                )
+                raise cls._wrong(name, tensor, sizes)
             addresses[name] = tensor.data_ptr()
         if cls.streams:
+            if dtype not in ELEMENTS:
+                raise cls._wrong("x", tensors["x"], sizes)
             sizes["element"] = ELEMENTS[dtype]
         task = cls(*addresses.values(), *[sizes[name] for name in cls.numbers])
         task.tensors = list(tensors.values())
         return task
+
+    @classmethod
+    def _wrong(cls, name: str, tensor: Tensor, sizes: dict[str, Any]) -> ValueError:
+        shape = tuple(sizes[letter] for letter in cls.shapes[name])
+        dtype = "of the dtype of the streams" if name in cls.streams else "float32"
+        return ValueError(
+            f"{name} must be {dtype} on the CPU, contiguous where it is written to, of shape "
+            f"({', '.join(cls.shapes[name])}) = {shape}, got {tensor.dtype} on {tensor.device}, of shape "
+            f"{tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
+        )
 
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
@@ -74,13 +84,21 @@ ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
 def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: Any) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
+    letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
     fields = {
         "_fields_": [*pointers, *numbers.items()],
-        "shapes": {tensor: tuple(shape.split()) for tensor, shape in shapes.items()},
+        "shapes": letters,
         "streams": frozenset(streams.split()),
+        "measure": {tensor: _measure(shape) for tensor, shape in letters.items()},
         "numbers": tuple(numbers),
     }
     return type(name, (NativeTask,), fields)
+
+
+def _measure(letters: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[int, ...]]:
+    if len(letters) == 1:  # of which itemgetter makes no tuple
+        return lambda sizes: (sizes[letters[0]],)
+    return itemgetter(*letters)
 
 
 # As in native/tasks.h: the same fields in the same order.
@@ -119,6 +137,27 @@ TASKS = {
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
+    "connect": _task(
+        "Connect",
+        {
+            "x": "tokens d c",
+            "weight": "k dc",
+            "scale": "three",
+            "bias": "k",
+            "input": "tokens c",
+            "write": "tokens d",
+            "mix": "tokens d d",
+        },
+        streams="x input",
+        parts=ctypes.POINTER(Part),
+        tokens=ctypes.c_int64,
+        c=ctypes.c_int64,
+        d=ctypes.c_int,
+        k=ctypes.c_int,
+        element=ctypes.c_int,
+        offset=ctypes.c_float,
+        epsilon=ctypes.c_float,
+    ),
     "sum": _task(
         "Sum",
         {"x": "tokens d c", "weights": "d", "input": "tokens c", "grad_x": "tokens d c", "grad_weights": "d"},
@@ -151,6 +190,10 @@ TASKS = {
         back=ctypes.c_int,
     ),
 }
+
+
+FUNCTIONS = {name: f"gomhc_{name}" for name in TASKS}
+"""Name of an operation -> that of its function in the library."""
 
 
 class _Search(NamedTuple):
@@ -201,7 +244,7 @@ def first_error(log: str) -> str:
 def _loaded(path: Path) -> ctypes.CDLL:
     native = ctypes.CDLL(str(path))
     for name, task in TASKS.items():
-        function = getattr(native, f"gomhc_{name}")
+        function = getattr(native, FUNCTIONS[name])
         function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
     native.gomhc_instruction_set.restype = ctypes.c_char_p
     openmp = _openmp()
@@ -239,4 +282,4 @@ def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **siz
     if native is None:
         raise ValueError(f"the compiled {name} is {search().problem}")
     task = TASKS[name].make(inputs, outputs, sizes)
-    getattr(native, f"gomhc_{name}")(task, torch.get_num_threads())
+    getattr(native, FUNCTIONS[name])(task, torch.get_num_threads())

@@ -1,5 +1,6 @@
 """The compiled operations as torch sees them: operators with fakes and gradients, so that torch.compile, torch.export
-and autograd know them. C++ runs them on the CPU, and Triton on CUDA. Streams may be half precision; all else is float32.
+and autograd know them. C++ runs them on the CPU, and Triton on CUDA. Streams may be half precision; all else is
+float32.
 
 Their gradients have no derivatives of their own: where a second derivative is asked for, the plain version is
 differentiated instead.
@@ -261,7 +262,8 @@ def read_backward(
         epsilon=0.0,  # inverse_rms has it
     )
     if "grad_weight" in outputs:
-        return grad_x, outputs["grad_weight"], *_shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
+        shared = _shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
+        return grad_x, outputs["grad_weight"], *shared
     tensors = (streams, weight, scale, bias, projection, inverse_rms)
     return grad_x, *_parameter_gradients(grad_projection, grad_logits, *tensors)
 
@@ -308,6 +310,40 @@ def _read_backward(
 
 
 _with_gradient(read, _read_backward, _read_setup)
+
+
+# Reading and mixing without a gradient
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _fake_connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    n, d, c = streams.shape
+    return streams.new_empty(n, c), weight.new_empty(n, d), weight.new_empty(n, d, d)
+
+
+@_operator(_fake_connect)
+def connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `read`, with `scale` (3) for read, write and mix, and the matrices (n, d, d) of the form instead of logits."""
+    sizes = _read_sizes(streams, weight, bias)
+    num_streams, num_logits, parts = parsed(form)
+    if (num_streams, num_logits) != (sizes["d"], sizes["p"]):
+        raise ValueError(f"{form} takes {num_streams} streams and {num_logits} logits, got {sizes['d']}, {sizes['p']}")
+    outputs = _fake_connect(streams, weight, scale, bias, read_offset, epsilon, form)
+    call(
+        "connect",
+        {"x": streams, "weight": weight, "scale": scale, "bias": bias},
+        dict(zip(("input", "write", "mix"), outputs, strict=True)),
+        **sizes,
+        three=3,
+        parts=parts,
+        offset=read_offset,
+        epsilon=epsilon,
+    )
+    return outputs
 
 
 # Reading with weights that all tokens share
@@ -424,6 +460,8 @@ def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _with_gradient(write, _write_backward, _save_inputs)
+write_without_gradient = getattr(torch.ops.gomhc, _raw("write")).default
+"""The same where no gradient is wanted: autograd's part of a call takes longer than a token."""
 
 
 # On a GPU

@@ -123,9 +123,29 @@ template <typename Work> void in_pieces(int64_t count, int64_t size, int threads
              [&](int64_t piece) { work(piece * size, std::min(count, (piece + 1) * size)); });
 }
 
-// Bytes of a stream of each token.
+// Bytes of one stream of all tokens.
 template <typename Task> int64_t stream_bytes(const Task &task) {
     return task.tokens * task.c * (task.element == FLOAT32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+// One piece of the tokens.
+void connect(const Connect &task, int64_t first, int64_t last) {
+    const int d = task.d, k = task.k, p = k - 2 * d;
+    const int64_t tokens = last - first, row = stream_bytes(task) / task.tokens;
+    std::vector<float> scratch(tokens * (k + p + 1) + k);
+    float *const projection = scratch.data(), *const logits = projection + tokens * k, *const rms = logits + tokens * p;
+    float *const scale = rms + tokens;
+    for (int i = 0; i < k; i++) scale[i] = task.scale[i < d ? 0 : i < 2 * d ? 1 : 2];
+    Read read{};
+    read.x = static_cast<const char *>(task.x) + first * d * row, read.input = static_cast<char *>(task.input) + first * row;
+    read.weight = task.weight, read.scale = scale, read.bias = task.bias;
+    read.write = task.write + first * d, read.mix = logits, read.projection = projection, read.inverse_rms = rms;
+    read.tokens = tokens, read.c = task.c, read.d = d, read.k = k, read.element = task.element;
+    read.offset = task.offset, read.epsilon = task.epsilon;
+    chosen.read(read, 0, tokens, nullptr);
+    Map map{};
+    map.logits = logits, map.matrix = task.mix + first * d * d, map.parts = task.parts, map.count = tokens;
+    chosen.map(map, 0, (tokens + chosen.block - 1) / chosen.block);
 }
 
 // Works on all tokens, and returns `width` sums over them: over each piece by itself, and then over the pieces in turn.
@@ -174,6 +194,11 @@ void gomhc_read(const Read *task, int threads) {
     if (task->grad_weight == nullptr) return;
     in_pieces(task->d * task->c, COLUMNS, threads,
               [&](int64_t first, int64_t last) { chosen.weight_gradient(*task, first, last); });
+}
+
+void gomhc_connect(const Connect *task, int threads) {
+    on_large_pages(task->input, stream_bytes(*task));
+    in_pieces(task->tokens, PIECE, threads, [&](int64_t first, int64_t last) { connect(*task, first, last); });
 }
 
 void gomhc_sum(const Sum *task, int threads) {

@@ -62,8 +62,7 @@ struct Map {
 
 // The type of the streams' numbers. All other tensors are float.
 constexpr int FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2;
-constexpr int64_t PIECE = 64;  // tokens that are read or written together; gradients that they share are summed by pieces
-
+constexpr int64_t PIECE = 64;    // tokens that are read or written together; gradients that they share are summed by pieces
 constexpr int64_t COLUMNS = 96;  // of W whose gradient is computed together
 
 // In backward `input`, `write` and `mix` hold gradients.
@@ -77,6 +76,18 @@ struct Read {
     float *grad_weight;                                  // (k, d c), or null; for backward
     int64_t tokens, c;
     int d, k, element, back;
+    float offset, epsilon;
+};
+
+// Reading and the matrices of the mix in one, where no gradient is wanted.
+struct Connect {
+    const void *x;                                       // (tokens, d, c)
+    const float *weight, *scale, *bias;                  // (k, d c), (3), (k)
+    void *input;                                         // (tokens, c)
+    float *write, *mix;                                  // (tokens, d), (tokens, d, d)
+    const Part *parts;                                   // of the map
+    int64_t tokens, c;
+    int d, k, element;
     float offset, epsilon;
 };
 
