@@ -27,7 +27,6 @@ __all__ = ["available", "connect", "mixing", "orthostochastic", "read", "read_sh
 FAST = ("native", "triton")
 
 
-
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
     """Map the logits of go-mHC to doubly stochastic matrices, in their dtype.
 

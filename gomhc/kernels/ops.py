@@ -487,7 +487,9 @@ def mixing_triton(logits: Tensor, form: str) -> Tensor:
 def mixing_backward_triton(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     """The version for CUDA."""
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    out: Tensor = _triton().orthostochastic_backward(flat, _flat(grad, 2).reshape(len(flat), *grad.shape[-2:]), *_go_sizes(form))
+    out: Tensor = _triton().orthostochastic_backward(
+        flat, _flat(grad, 2).reshape(len(flat), *grad.shape[-2:]), *_go_sizes(form)
+    )
     return out.reshape(logits.shape)
 
 

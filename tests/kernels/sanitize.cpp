@@ -26,8 +26,9 @@ struct Work {
         const int n = d * s, p = n * (n - 1) / 2;
         auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
         std::vector<float> matrix(grad.size()), out(logits.size());
-        const Map forward{logits.data(), matrix.data(), nullptr, count, d, s, 0};
-        const Map backward{logits.data(), grad.data(), out.data(), count, d, s, 1};
+        const Part part{GO, d, s, p, 0.f};
+        const Map forward{logits.data(), matrix.data(), nullptr, &part, count, 0};
+        const Map backward{logits.data(), grad.data(), out.data(), &part, count, 1};
         gomhc_map(&forward, threads);
         gomhc_map(&backward, threads);
     }
@@ -60,6 +61,16 @@ struct Work {
         gomhc_read(&task, threads);
     }
 
+    void connect(int64_t tokens, int d, int64_t c, int element) {
+        const Part part{SINKHORN, d, 3, d * d, 0.f};
+        const int k = 2 * d + d * d;
+        auto x = streams(tokens * d * c, element), weight = numbers(k * d * c), scale = numbers(3), bias = numbers(k);
+        auto input = streams(tokens * c, element), write = numbers(tokens * d), mix = numbers(tokens * d * d);
+        const Connect task{x.data(), weight.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
+                           &part, tokens, c, d, k, element, 0.f, 1e-6f};
+        gomhc_connect(&task, threads);
+    }
+
     void sum(int64_t tokens, int d, int64_t c, int element) {
         auto x = streams(tokens * d * c, element), input = streams(tokens * c, element), weights = numbers(d);
         auto grad_x = x, grad_weights = weights;
@@ -88,6 +99,7 @@ struct Work {
         const int element = below(3);
         read(count, d, c, below(40), element);
         read(count / 8, 1, 1 + below(2500), below(60), element);
+        connect(count, d, c, element);
         sum(count, d, c, element);
         write(count, below(2) ? 1 : count, d, c, element);
     }
@@ -102,6 +114,7 @@ void odd_sizes() {
             for (int64_t c : {1, 5, 8, 37})
                 for (int element : {FLOAT32, BFLOAT16, FLOAT16}) {
                     for (int p : {0, 3, 28}) work.read(count, d, c, p, element);
+                    work.connect(count, d, c, element);
                     work.sum(count, d, c, element);
                     for (int64_t matrices : {int64_t(1), count}) work.write(count, matrices, d, c, element);
                 }
@@ -118,7 +131,7 @@ int random_work(int seconds, int seed) {
         for (int caller = 0; caller < 3; caller++)
             callers.emplace_back([&, caller] {
                 Work work{std::mt19937(seed + 1000 * round + caller), 1 + (round + caller) % 8};
-                for (int i = 0; i < 20; i++) work.anything(), calls += 13;
+                for (int i = 0; i < 20; i++) work.anything(), calls += 14;
             });
         for (auto &caller : callers) caller.join();
         const pid_t child = fork();
