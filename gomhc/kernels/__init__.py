@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, ops, plain_map, plain_streams
+from gomhc.kernels import batched, ops, plain_map, plain_streams, triton_ops  # noqa: F401 (registers the operators on CUDA)
 from gomhc.kernels.dispatch import available, chosen, reasons, use
 from gomhc.kernels.library import LARGEST
 

@@ -1,0 +1,184 @@
+"""The operators on CUDA: Triton kernels, or plain torch where a kernel cannot be compiled or launched.
+
+An operator whose kernel raises warns once and is computed in torch from then on. With TRITON_INTERPRET=1 the same
+functions take tensors on the CPU. d = num_streams, p = number of logits, c = channels, k = 2d + p
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gomhc.kernels import ops, plain_map, plain_streams
+
+_failed: set[str] = set()
+"""Names of operators whose kernels raised."""
+
+
+def _on_cuda(operator: Any, instead: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function the operator's version for CUDA, and `instead` what is called where it raises."""
+    name = str(operator.name())
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            if name not in _failed:
+                try:
+                    return function(*arguments)
+                except torch.OutOfMemoryError:
+                    raise
+                except Exception as error:  # Triton's errors have no base class of their own
+                    _failed.add(name)
+                    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                    warnings.warn(f"the Triton kernel of {name} failed ({reason}); torch takes over", stacklevel=2)
+            return instead(*arguments)
+
+        ops.for_cuda(operator, run)
+        return function
+
+    return register
+
+
+def _gradients(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of a plain version at its inputs."""
+    with torch.enable_grad():
+        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+        results = function(*leaves)
+    return torch.autograd.grad(results, leaves, grads)
+
+
+# The map
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    function = partial(plain_map.orthostochastic, num_streams=num_streams, expressivity=expressivity)
+    return _gradients(function, [logits], [grad])[0]
+
+
+@_on_cuda(ops.orthostochastic, plain_map.orthostochastic)
+def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """(*batch, p) -> (*batch, d, d)."""
+    from gomhc.kernels.triton import triton_map  # here, as everywhere below: it takes a while, and Triton
+
+    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
+    matrix = triton_map.orthostochastic_forward(flat, num_streams, expressivity)
+    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+
+
+@_on_cuda(ops.orthostochastic_backward, _plain_map_backward)
+def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+    """The gradient at the logits, from that at the matrix."""
+    from gomhc.kernels.triton import triton_map
+
+    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
+    flat_grad = grad.reshape(len(flat), num_streams, num_streams)
+    return triton_map.orthostochastic_backward(flat, flat_grad, num_streams, expressivity).reshape(logits.shape)
+
+
+# Reading
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain_read(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    outputs = plain_streams.read_dynamic(streams, weight, scale, bias, read_offset, epsilon)
+    projection, mean_square = plain_streams.project(streams, weight)
+    return *outputs, projection, torch.rsqrt(mean_square + epsilon)[:, 0]
+
+
+def _plain_read_backward(
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+) -> tuple[Tensor, ...]:
+    epsilon = inverse_rms[:, None] ** -2 - plain_streams.project(streams, weight)[1]
+
+    def function(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        projection, mean_square = plain_streams.project(x, w)
+        logits = projection * torch.rsqrt(mean_square + epsilon) * a + b
+        weights, write_weights, mix_logits = plain_streams.coefficients(logits, x.shape[-2], read_offset)
+        return plain_streams.read(x, weights), write_weights, mix_logits
+
+    return _gradients(function, (streams, weight, scale, bias), (grad_input, grad_write, grad_mix))
+
+
+@_on_cuda(ops.read, _plain_read)
+def read(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Streams (n, d, c), weight (k, d c), scale and bias (k) -> branch input (n, c), write (n, d), mix logits (n, p).
+
+    Then what backward needs: the projection (n, k) and one over the root mean square (n).
+    """
+    from gomhc.kernels.triton import triton_product, triton_streams
+
+    projection = triton_product.project(streams.flatten(1), weight)
+    outputs = triton_streams.read_forward(streams, projection, scale, bias, read_offset, epsilon)
+    branch_input, write_weights, mix_logits, inverse_rms = outputs
+    return branch_input, write_weights, mix_logits, projection, inverse_rms
+
+
+@_on_cuda(ops.read_backward, _plain_read_backward)
+def read_backward(
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients at streams, weight, scale and bias."""
+    from gomhc.kernels.triton import triton_product, triton_streams
+
+    grads = (grad_input, grad_write, grad_mix)
+    grad_x, grad_projection, grad_logits = triton_streams.read_backward(
+        *grads, streams, projection, scale, bias, inverse_rms, read_offset
+    )
+    triton_product.add_back_(grad_x.flatten(1), grad_projection, weight)
+    saved = (streams, weight, scale, bias, projection, inverse_rms)
+    return grad_x, *ops.parameter_gradients(grad_projection, grad_logits, *saved)
+
+
+# Writing
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain_write_backward(
+    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
+) -> tuple[Tensor, ...]:
+    return _gradients(plain_streams.write, (streams, mix, weights, output), [grad])
+
+
+@_on_cuda(ops.write, plain_streams.write)
+def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
+    from gomhc.kernels.triton import triton_streams
+
+    return triton_streams.write_forward(streams, mix, weights, output)
+
+
+@_on_cuda(ops.write_backward, _plain_write_backward)
+def write_backward(
+    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients at streams, mix, weights and output."""
+    from gomhc.kernels.triton import triton_streams
+
+    return triton_streams.write_backward(grad, streams, mix, weights, output)
