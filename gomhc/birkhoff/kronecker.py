@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise
 from gomhc.birkhoff.permutations import Permutations
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -82,6 +83,10 @@ class Kronecker(Parametrization):
         return len([part for part in self.parts if part.num_streams > 1]) <= 1 and all(
             part.covers_polytope for part in self.parts
         )
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.composite("kronecker", self.num_streams, [part.kernel for part in self.parts])
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         product = logits.new_ones(*logits.shape[:-1], 1, 1)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.shapes import Float
 
@@ -66,6 +67,10 @@ class Sinkhorn(IteratedNormalization):
 
     key: ClassVar[str] = "sinkhorn"
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc": {}}
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("sinkhorn", self.num_streams, self.num_iterations)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = saturated(logits).unflatten(-1, (self.num_streams, self.num_streams))

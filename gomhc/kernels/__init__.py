@@ -10,18 +10,18 @@ write in pure torch use BLAS, which does not promise it; there it is tested.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, ops, plain_map, plain_streams, triton_ops  # noqa: F401 (registers the operators on CUDA)
-from gomhc.kernels.dispatch import available, chosen, reasons, use
-from gomhc.kernels.library import LARGEST
+from gomhc.kernels import batched, forms, ops, plain_map, plain_streams, triton_ops
+from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
+from gomhc.kernels.forms import LARGEST
 
-__all__ = ["available", "orthostochastic", "read", "reasons", "use", "write"]
-
-FAST = ("native", "triton")
+__all__ = ["available", "mixing", "orthostochastic", "read", "reasons", "use", "write"]
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
@@ -45,12 +45,39 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     if num_streams < 1 or expressivity < 1:
         raise ValueError(f"num_streams and expressivity must be at least 1, got {num_streams} and {expressivity}")
     _require("logits", logits, logits.shape[:-1], n * (n - 1) // 2)
-    backend = chosen(logits)
-    if backend in FAST and n <= LARGEST:
-        return ops.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    if backend == "batched":
+    if chosen(logits) == "batched":
         return batched.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    return plain_map.orthostochastic(logits, num_streams, expressivity)
+    plain = partial(plain_map.orthostochastic, num_streams=num_streams, expressivity=expressivity)
+    return mixing(logits, forms.single("go", num_streams, expressivity), plain)
+
+
+def mixing(logits: Tensor, form: str | None, plain: Callable[[Tensor], Tensor]) -> Tensor:
+    """Map logits to matrices, in their dtype.
+
+    Args:
+        logits: any real floating point; the compiled version computes half precision in float32.
+        form: what the compiled version computes, as `gomhc.kernels.forms` writes it; None where there is none.
+        plain: the same in plain torch, which takes over where there is no compiled version.
+
+    Shape:
+        - logits: (*batch, p)
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.Sinkhorn(num_streams=4)
+        >>> gomhc.kernels.mixing(torch.randn(10, 16), mixing.kernel, mixing.matrix).shape
+        torch.Size([10, 4, 4])
+    """
+    if form is None or not _has(chosen(logits), form):
+        return plain(logits)
+    if not torch.compiler.is_compiling():  # which has no second derivatives
+        ops.PLAIN.setdefault(form, plain)
+    return ops.mixing(logits.float(), form).to(logits.dtype)
+
+
+def _has(backend: Backend, form: str) -> bool:
+    return backend == "native" or (backend == "triton" and triton_ops.has_map(form))
 
 
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:

@@ -17,10 +17,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from gomhc.kernels.forms import Part
 from gomhc.kernels.stamp import has_stamp, stamp
 
-LARGEST = 64
-"""Largest number of rows of a rotation, and of streams, that the library takes (tasks.h)."""
 FOLDER = Path(__file__).parent
 """Folder of the built library, `_native*`, or of the output of its build, FAILURE; and of its sources, `native`."""
 FAILURE = "build_failure.txt"
@@ -38,7 +37,7 @@ class NativeTask(ctypes.Structure):
     tensors: list[Tensor]
 
     @classmethod
-    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
+    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
         """Make one, and check that each address in it is that of a float32 tensor of the right shape."""
         task = cls(**{name: sizes[name] for name in cls.numbers})
         task.tensors = [tensor.contiguous() for tensor in inputs.values()]
@@ -60,7 +59,7 @@ class NativeTask(ctypes.Structure):
         return task
 
 
-def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[NativeTask]:
+def _task(name: str, shapes: dict[str, str], **numbers: Any) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
     letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
     return type(
@@ -73,9 +72,8 @@ TASKS = {
     "map": _task(
         "Map",
         {"logits": "count p", "matrix": "count d d", "grad_logits": "count p"},
+        parts=ctypes.POINTER(Part),  # it keeps alive what it is set to
         count=ctypes.c_int64,
-        d=ctypes.c_int,
-        s=ctypes.c_int,
         back=ctypes.c_int,
     ),
     "read": _task(
@@ -203,7 +201,7 @@ def instruction_set() -> str:
     return str(native.gomhc_instruction_set().decode())
 
 
-def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: float) -> None:
+def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: Any) -> None:
     """Run one operation on torch's number of threads.
 
     Args:

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import plain_map, plain_streams
-from gomhc.kernels.dispatch import INTERPRETED, asked_for
-from gomhc.kernels.library import LARGEST, call
+from gomhc.kernels import plain_streams
+from gomhc.kernels.dispatch import INTERPRETED, asked_for, use
+from gomhc.kernels.forms import LARGEST, parsed
+from gomhc.kernels.library import call
 from gomhc.kernels.precision import without_autocast
 
 # Registered piece by piece: what torch.library.custom_op wraps around a call takes as long as some hundred matrices.
@@ -94,16 +95,6 @@ def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grad
     return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
 
 
-def _map_sizes(logits: Tensor, num_streams: int, expressivity: int) -> dict[str, int]:
-    n = num_streams * expressivity
-    if num_streams < 1 or expressivity < 1 or n > LARGEST:
-        raise ValueError(
-            f"the compiled map takes 1 to {LARGEST} rows of a rotation, got num_streams={num_streams} and "
-            f"expressivity={expressivity}; gomhc.kernels.orthostochastic takes any"
-        )
-    return {"count": logits.shape[:-1].numel(), "d": num_streams, "s": expressivity, "p": n * (n - 1) // 2}
-
-
 def _stream_sizes(streams: Tensor) -> dict[str, int]:
     if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST or streams.shape[2] < 1:
         raise ValueError(
@@ -127,31 +118,42 @@ def _read_sizes(streams: Tensor, weight: Tensor, bias: Tensor) -> dict[str, int]
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _fake_map(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    return logits.new_empty(*logits.shape[:-1], num_streams, num_streams)
+PLAIN: dict[str, Callable[[Tensor], Tensor]] = {}
+"""Form of a map -> its plain version, which second derivatives are taken of."""
 
 
-def _fake_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+def _fake_mixing(logits: Tensor, form: str) -> Tensor:
+    d = parsed(form).num_streams
+    return logits.new_empty(*logits.shape[:-1], d, d)
+
+
+def _fake_mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-@_operator(_fake_map)
-def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """(*batch, p) -> (*batch, d, d)."""
-    sizes = _map_sizes(logits, num_streams, expressivity)
-    matrix = logits.new_empty(sizes["count"], num_streams, num_streams)
+@_operator(_fake_mixing)
+def mixing(logits: Tensor, form: str) -> Tensor:
+    """(*batch, p) -> (*batch, d, d), by the map of this form (forms.py)."""
+    sizes = _map_sizes(logits, form)
+    d = sizes["d"]
+    matrix = logits.new_empty(sizes["count"], d, d)
     call("map", {"logits": _flat(logits, 1)}, {"matrix": matrix}, **sizes, back=0)
-    return matrix if logits.dim() == 2 else matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+    return matrix if logits.dim() == 2 else matrix.reshape(*logits.shape[:-1], d, d)
 
 
-@_operator(_fake_map_backward)
-def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+@_operator(_fake_mixing_backward)
+def mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     """The gradient at the logits, from that at the matrix; nothing is kept from forward but the logits."""
-    sizes = _map_sizes(logits, num_streams, expressivity)
+    sizes = _map_sizes(logits, form)
     flat = _flat(logits, 1)
     grad_logits = flat.new_empty(flat.shape)
     call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes, back=1)
     return grad_logits if logits.dim() == 2 else grad_logits.reshape(logits.shape)
+
+
+def _map_sizes(logits: Tensor, form: str) -> dict[str, Any]:
+    num_streams, num_logits, parts = parsed(form)
+    return {"count": logits.shape[:-1].numel(), "d": num_streams, "p": num_logits, "parts": parts}
 
 
 def _flat(tensor: Tensor, inner: int) -> Tensor:
@@ -160,20 +162,23 @@ def _flat(tensor: Tensor, inner: int) -> Tensor:
     return tensor.reshape(tensor.shape[:batch].numel(), *tensor.shape[batch:]) if batch != 1 else tensor
 
 
-def _map_setup(ctx: Any, inputs: tuple[Tensor, int, int], output: Tensor) -> None:
-    logits, ctx.num_streams, ctx.expressivity = inputs
+def _mixing_setup(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
+    logits, ctx.form = inputs
     ctx.save_for_backward(logits)
 
 
-def _map_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    (logits,), d, s = ctx.saved_tensors, ctx.num_streams, ctx.expressivity
+def _mixing_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    (logits,) = ctx.saved_tensors
     if torch.is_grad_enabled():
-        (gradient,) = _differentiable(lambda z: plain_map.orthostochastic(z, d, s), [logits], [grad])
-        return gradient, None, None
-    return orthostochastic_backward(logits, grad, d, s), None, None
+        if ctx.form not in PLAIN:
+            raise RuntimeError(f"{ctx.form} has no second derivatives here; call the mixing itself to have them")
+        with use("plain"):
+            (gradient,) = _differentiable(PLAIN[ctx.form], [logits], [grad])
+        return gradient, None
+    return mixing_backward(logits, grad, ctx.form), None
 
 
-_with_gradient(orthostochastic, _map_backward, _map_setup)
+_with_gradient(mixing, _mixing_backward, _mixing_setup)
 
 
 # Reading

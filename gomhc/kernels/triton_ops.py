@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels import ops, plain_map, plain_streams
+from gomhc.kernels import ops, plain_streams
+from gomhc.kernels.dispatch import use
+from gomhc.kernels.plain_gradients import gradients
+from gomhc.kernels.forms import COMPOSITES, LARGEST
+
+MOST_PERMUTED = 6
+"""A program holds the weights of all permutations: 720 of six streams."""
 
 _failed: set[str] = set()
 """Names of operators whose kernels raised."""
@@ -43,41 +48,51 @@ def _on_cuda(operator: Any, instead: Callable[..., Any]) -> Callable[[Callable[.
     return register
 
 
-def _gradients(function: Callable[..., Any], inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The gradients of a plain version at its inputs."""
-    with torch.enable_grad():
-        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
-        results = function(*leaves)
-    return torch.autograd.grad(results, leaves, grads)
-
-
 # The map
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _plain_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    function = partial(plain_map.orthostochastic, num_streams=num_streams, expressivity=expressivity)
-    return _gradients(function, [logits], [grad])[0]
+def has_map(form: str) -> bool:
+    """Whether there are Triton kernels for all parts of this form."""
+    return all(_has_part(*part.split(":")) for part in form.split(" "))
 
 
-@_on_cuda(ops.orthostochastic, plain_map.orthostochastic)
-def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """(*batch, p) -> (*batch, d, d)."""
-    from gomhc.kernels.triton import triton_map  # here, as everywhere below: it takes a while, and Triton
+def _has_part(kind: str, num_streams: str, number: str, _: str) -> bool:
+    if kind == "go":
+        return int(num_streams) * int(number) <= LARGEST
+    if kind == "permutations":
+        return int(num_streams) <= MOST_PERMUTED
+    return kind in ("sinkhorn", "sinkhorn-linear", "sinkhorn-v4", *COMPOSITES)
+
+
+def _plain_mixing(logits: Tensor, form: str) -> Tensor:
+    with use("plain"):
+        return ops.PLAIN[form](logits)
+
+
+def _plain_mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
+    with use("plain"):
+        return gradients(ops.PLAIN[form], [logits], [grad])[0]
+
+
+@_on_cuda(ops.mixing, _plain_mixing)
+def mixing(logits: Tensor, form: str) -> Tensor:
+    """(*batch, p) -> (*batch, d, d), by the map of this form (forms.py)."""
+    from gomhc.kernels.triton import triton_mixings  # here, as everywhere below: it takes a while, and Triton
 
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    matrix = triton_map.orthostochastic_forward(flat, num_streams, expressivity)
-    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+    matrix = triton_mixings.forward(flat, triton_mixings.tree(form))
+    return matrix.reshape(*logits.shape[:-1], *matrix.shape[1:])
 
 
-@_on_cuda(ops.orthostochastic_backward, _plain_map_backward)
-def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+@_on_cuda(ops.mixing_backward, _plain_mixing_backward)
+def mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     """The gradient at the logits, from that at the matrix."""
-    from gomhc.kernels.triton import triton_map
+    from gomhc.kernels.triton import triton_mixings
 
     flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    flat_grad = grad.reshape(len(flat), num_streams, num_streams)
-    return triton_map.orthostochastic_backward(flat, flat_grad, num_streams, expressivity).reshape(logits.shape)
+    flat_grad = grad.reshape(len(flat), *grad.shape[-2:])
+    return triton_mixings.backward(flat, flat_grad, triton_mixings.tree(form)).reshape(logits.shape)
 
 
 # Reading
@@ -112,7 +127,7 @@ def _plain_read_backward(
         weights, write_weights, mix_logits = plain_streams.coefficients(logits, x.shape[-2], read_offset)
         return plain_streams.read(x, weights), write_weights, mix_logits
 
-    return _gradients(function, (streams, weight, scale, bias), (grad_input, grad_write, grad_mix))
+    return gradients(function, (streams, weight, scale, bias), (grad_input, grad_write, grad_mix))
 
 
 @_on_cuda(ops.read, _plain_read)
@@ -163,7 +178,7 @@ def read_backward(
 def _plain_write_backward(
     grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
 ) -> tuple[Tensor, ...]:
-    return _gradients(plain_streams.write, (streams, mix, weights, output), [grad])
+    return gradients(plain_streams.write, (streams, mix, weights, output), [grad])
 
 
 @_on_cuda(ops.write, plain_streams.write)

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@ namespace {
 namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #define GOMHC_VECTOR_BYTES 16
 #include "lanes.h"
+#include "map.h"
 #include "streams.h"
 #include "product.h"
 #undef GOMHC_VECTOR_BYTES
@@ -34,6 +37,7 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 namespace avx2 {
 #define GOMHC_VECTOR_BYTES 32
 #include "lanes.h"
+#include "map.h"
 #include "streams.h"
 #include "product.h"
 #undef GOMHC_VECTOR_BYTES
@@ -49,6 +53,7 @@ namespace avx2 {
 namespace avx512 {
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
+#include "map.h"
 #include "streams.h"
 #include "product.h"
 #undef GOMHC_VECTOR_BYTES
@@ -114,9 +119,8 @@ const char *gomhc_instruction_set() { return chosen.name; }
 void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = process_id(); }
 
 void gomhc_map(const Map *task, int threads) {
-    const int n = task->d * task->s;
     const int64_t blocks = (task->count + chosen.block - 1) / chosen.block;
-    const int64_t size = std::max(1, 16384 / (n * n * chosen.block));  // blocks of a piece: some microseconds of work
+    const int64_t size = std::max<int64_t>(1, 16384 / (work(task->parts) * chosen.block));  // some microseconds
     in_pieces(chosen.map, *task, blocks, size, threads);
 }
 

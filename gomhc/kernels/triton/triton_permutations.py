@@ -18,8 +18,6 @@ from torch import Tensor
 from gomhc.kernels.triton.launch import launch
 from gomhc.kernels.triton.tiles import load_float32
 
-MOST_STREAMS = 6
-"""A program holds the weights of all permutations: 720 of six streams, filled up to 1,024."""
 WEIGHTS = 1024
 """Weights of all matrices of a program: eight a thread."""
 

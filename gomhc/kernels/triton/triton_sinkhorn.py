@@ -21,7 +21,7 @@ from torch import Tensor
 from gomhc.kernels.triton.launch import launch
 from gomhc.kernels.triton.tiles import SATURATION, load_float32, matrix_indices, saturated
 
-Form = Literal["log", "linear", "deepseek-v4"]
+Order = Literal["log", "linear", "deepseek-v4"]
 
 MATRIX_ELEMENTS = 512
 """Elements of all padded matrices of a program: four float32 a thread."""
@@ -29,7 +29,7 @@ FAR_BELOW: tl.constexpr = tl.constexpr(-1e30)
 """The logarithm of what is not there."""
 
 
-def sinkhorn_forward(logits: Tensor, num_streams: int, num_iterations: int, form: Form, epsilon: float) -> Tensor:
+def sinkhorn_forward(logits: Tensor, num_streams: int, num_iterations: int, form: Order, epsilon: float) -> Tensor:
     """(N, d, d) matrices of (N, d²) logits."""
     matrix = logits.new_empty(len(logits), num_streams, num_streams)
     grid, sizes = _grid_and_sizes(len(logits), num_streams, num_iterations, form)
@@ -38,7 +38,7 @@ def sinkhorn_forward(logits: Tensor, num_streams: int, num_iterations: int, form
 
 
 def sinkhorn_backward(
-    logits: Tensor, grad: Tensor, num_streams: int, num_iterations: int, form: Form, epsilon: float
+    logits: Tensor, grad: Tensor, num_streams: int, num_iterations: int, form: Order, epsilon: float
 ) -> Tensor:
     """(N, d²) gradients of the logits, given (N, d, d) of the matrices: those of the iterations that were made."""
     grad_logits = logits.new_empty(logits.shape)
@@ -49,7 +49,7 @@ def sinkhorn_backward(
 
 
 def _grid_and_sizes(
-    num_matrices: int, num_streams: int, num_iterations: int, form: Form
+    num_matrices: int, num_streams: int, num_iterations: int, form: Order
 ) -> tuple[tuple[int], dict[str, Any]]:
     padded = triton.next_power_of_2(num_streams)
     matrix_block = max(1, MATRIX_ELEMENTS // padded**2)
