@@ -7,7 +7,7 @@ functions take tensors on the CPU. d = num_streams, p = number of logits, c = ch
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gomhc.kernels import ops, plain_streams
 from gomhc.kernels.dispatch import use
-from gomhc.kernels.plain_gradients import gradients
 from gomhc.kernels.forms import COMPOSITES, LARGEST
+from gomhc.kernels.plain_gradients import gradients
 
 MOST_PERMUTED = 6
 """A program holds the weights of all permutations: 720 of six streams."""

@@ -63,12 +63,28 @@ def read_backward(
     return outputs
 
 
+def read_shared_forward(x: Tensor, weights: Tensor) -> Tensor:
+    """(N, c) what the branch sees with (d,) weights that all tokens share: sum_j weights_j x_j."""
+    branch_input = x.new_empty(len(x), x.shape[2])
+    sizes = _stream_sizes(x)
+    grid = (len(x), triton.cdiv(x.shape[2], sizes["channel_block"]))
+    launch(_read_shared_forward, grid, x, weights, branch_input, **sizes)
+    return branch_input
+
+
+def read_shared_backward(grad: Tensor, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of x and the weights."""
+    grad_x, grad_weights = x.new_empty(x.shape), weights.new_empty(len(x), len(weights))
+    launch(_read_shared_backward, (len(x),), grad, x, weights, grad_x, grad_weights, **_stream_sizes(x))
+    return grad_x, grad_weights.sum(0)
+
+
 def write_forward(x: Tensor, mix: Tensor, write: Tensor, y: Tensor) -> Tensor:
-    """(N, d, c) streams after the branch: sum_j mix_ij x_j + write_i y."""
+    """(N, d, c) streams after the branch: sum_j mix_ij x_j + write_i y. Mix (d, d) and write (d) are all tokens'."""
     result = x.new_empty(x.shape)
     sizes = _stream_sizes(x)
     grid = (len(x), triton.cdiv(x.shape[2], sizes["channel_block"]))
-    launch(_write_forward, grid, x, mix, write, y, result, **sizes)
+    launch(_write_forward, grid, x, mix, write, y, result, **sizes, is_shared=mix.dim() == 2)
     return result
 
 
@@ -76,10 +92,14 @@ def write_backward(
     grad: Tensor, x: Tensor, mix: Tensor, write: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of x, mix, write and y."""
-    inputs = (x, mix, write, y)
-    outputs = (x.new_empty(x.shape), mix.new_empty(mix.shape), write.new_empty(write.shape), y.new_empty(y.shape))
-    launch(_write_backward, (len(x),), grad, *inputs, *outputs, **_stream_sizes(x))
-    return outputs
+    d, is_shared = x.shape[1], mix.dim() == 2
+    grad_x, grad_y = x.new_empty(x.shape), y.new_empty(y.shape)
+    grad_mix, grad_write = mix.new_empty(len(x), d, d), write.new_empty(len(x), d)
+    tensors = (grad, x, mix, write, y, grad_x, grad_mix, grad_write, grad_y)
+    launch(_write_backward, (len(x),), *tensors, **_stream_sizes(x), is_shared=is_shared)
+    if is_shared:
+        grad_mix, grad_write = grad_mix.sum(0), grad_write.sum(0)
+    return grad_x, grad_mix, grad_write, grad_y
 
 
 def _stream_sizes(x: Tensor) -> dict[str, int]:
@@ -204,6 +224,55 @@ def _read_backward(
 
 @triton.jit
 @no_type_check
+def _read_shared_forward(
+    x,
+    weights,
+    branch_input,
+    num_streams: tl.constexpr,
+    num_channels: tl.constexpr,
+    padded_streams: tl.constexpr,
+    channel_block: tl.constexpr,
+):
+    token = tl.program_id(0).to(tl.int64)
+    channel = tl.program_id(1) * channel_block + tl.arange(0, channel_block)
+    x += token * num_streams * num_channels
+    total = tl.zeros((channel_block,), tl.float32)
+    for j in range(num_streams):
+        total += tl.load(weights + j) * load_float32(x + j * num_channels + channel, channel < num_channels)
+    tl.store(branch_input + token * num_channels + channel, total, mask=channel < num_channels)
+
+
+@triton.jit
+@no_type_check
+def _read_shared_backward(
+    grad,
+    x,
+    weights,
+    grad_x,
+    grad_weights,
+    num_streams: tl.constexpr,
+    num_channels: tl.constexpr,
+    padded_streams: tl.constexpr,
+    channel_block: tl.constexpr,
+):
+    token = tl.program_id(0).to(tl.int64)
+    stream = tl.arange(0, padded_streams)
+    is_stream = stream < num_streams
+    x += token * num_streams * num_channels
+    grad_x += token * num_streams * num_channels
+    grad += token * num_channels
+    read = load_float32(weights + stream, is_stream)
+    products = tl.zeros((padded_streams, channel_block), tl.float32)
+    for start in range(0, num_channels, channel_block):
+        channel = start + tl.arange(0, channel_block)
+        row = _load_row(grad, channel, num_channels)
+        products += _load_streams(x, channel, num_streams, num_channels, padded_streams) * row
+        _store_streams(grad_x, read[:, None] * row, channel, num_streams, num_channels, padded_streams)
+    tl.store(grad_weights + token * num_streams + stream, tl.sum(products, axis=1), mask=is_stream)
+
+
+@triton.jit
+@no_type_check
 def _write_forward(
     x,
     mix,
@@ -214,15 +283,18 @@ def _write_forward(
     num_channels: tl.constexpr,
     padded_streams: tl.constexpr,
     channel_block: tl.constexpr,
+    is_shared: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * channel_block + tl.arange(0, channel_block)
     stream = tl.arange(0, padded_streams)
     x += token * num_streams * num_channels
     result += token * num_streams * num_channels
-    mix += token * num_streams * num_streams
+    if not is_shared:
+        mix += token * num_streams * num_streams
+        write += token * num_streams
 
-    weights = load_float32(write + token * num_streams + stream, stream < num_streams)
+    weights = load_float32(write + stream, stream < num_streams)
     total = weights[:, None] * _load_row(y + token * num_channels, channel, num_channels)
     for j in range(num_streams):
         column = load_float32(mix + stream * num_streams + j, stream < num_streams)
@@ -246,6 +318,7 @@ def _write_backward(
     num_channels: tl.constexpr,
     padded_streams: tl.constexpr,
     channel_block: tl.constexpr,
+    is_shared: tl.constexpr,
 ):
     """Stream i of the gradient goes to all of x and y, and makes row i of the gradient of mix."""
     token = tl.program_id(0).to(tl.int64)
@@ -254,8 +327,9 @@ def _write_backward(
     grad += token * num_streams * num_channels
     x += token * num_streams * num_channels
     grad_x += token * num_streams * num_channels
-    mix += token * num_streams * num_streams
-    write += token * num_streams
+    if not is_shared:
+        mix += token * num_streams * num_streams
+        write += token * num_streams
     y += token * num_channels
     grad_y += token * num_channels
 
