@@ -109,7 +109,7 @@ def test_torch_takes_over_after_one_warning_where_a_kernel_fails(name, monkeypat
     kernel = {
         "mixing": (triton_map, "_orthostochastic_forward"),
         "mixing_backward": (triton_map, "_orthostochastic_backward"),
-        "read": (triton_product, "_add_row_product"),
+        "read": (triton_product, "_row_product"),
         "read_backward": (triton_streams, "_read_backward"),
         "write": (triton_streams, "_write_forward"),
         "write_backward": (triton_streams, "_write_backward"),

@@ -17,8 +17,10 @@ from torch import Tensor
 from gomhc.kernels.triton.launch import launch
 from gomhc.kernels.triton.tiles import SATURATION, column_of, matrix_indices, row_of, saturated
 
-MATRIX_ELEMENTS = 1024
-"""Elements of all padded matrices of a program: eight float64 a thread."""
+MATRIX_ELEMENTS = 512
+"""Elements of all padded matrices of a program, where they are smaller: four float64 a thread."""
+FORWARD_WARPS, BACKWARD_WARPS = {32: 8, 64: 16}, {32: 4, 64: 16}
+"""Padded size -> warps of a program, else four. So many that no GPU spills: `gomhc doctor --gpu --compile-only`."""
 
 
 def orthostochastic_forward(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
@@ -38,13 +40,13 @@ def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, exp
 
 def _launch_map(kernel: Any, logits: Tensor, *others: Tensor, num_streams: int, expressivity: int) -> None:
     padded = max(2, triton.next_power_of_2(num_streams * expressivity))
+    warps = FORWARD_WARPS if kernel is _orthostochastic_forward else BACKWARD_WARPS
     matrix_block = max(1, MATRIX_ELEMENTS // padded**2)
     sizes = {"num_streams": num_streams, "expressivity": expressivity}
     padding = {"padded": padded, "padded_streams": triton.next_power_of_2(num_streams), "matrix_block": matrix_block}
     num_matrices = len(logits)
     grid = (triton.cdiv(num_matrices, matrix_block),)
-    num_warps = 16 if padded > 32 else 4
-    launch(kernel, grid, logits, *others, num_matrices, **sizes, **padding, num_warps=num_warps)
+    launch(kernel, grid, logits, *others, num_matrices, **sizes, **padding, num_warps=warps.get(padded, 4))
 
 
 @triton.jit

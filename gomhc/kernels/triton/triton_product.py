@@ -21,27 +21,27 @@ ROW_BLOCK, INNER_BLOCK, COLUMN_BLOCK = 32, 32, 64
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """(N, k) x weight^T in float32, for x (N, i) and weight (k, i)."""
-    result = x.new_zeros(len(x), len(weight), dtype=torch.float32)
+    result = x.new_empty(len(x), len(weight), dtype=torch.float32)
     strides = {"inner_stride": 1, "column_stride": weight.shape[1]}
-    _launch_product(result, x, weight, inner=weight.shape[1], num_columns=len(weight), **strides)
+    _launch_product(result, x, weight, inner=weight.shape[1], num_columns=len(weight), **strides, adds=False)
     return result
 
 
 def add_back_(x: Tensor, y: Tensor, weight: Tensor) -> None:
     """`x += y weight`, for contiguous x (N, i), y (N, k) and weight (k, i), with sums in float32."""
     strides = {"inner_stride": weight.shape[1], "column_stride": 1}
-    _launch_product(x, y, weight, inner=len(weight), num_columns=weight.shape[1], **strides)
+    _launch_product(x, y, weight, inner=len(weight), num_columns=weight.shape[1], **strides, adds=True)
 
 
 def _launch_product(out: Tensor, rows: Tensor, weight: Tensor, **sizes: int) -> None:
     tiles = {"row_block": ROW_BLOCK, "inner_block": INNER_BLOCK, "column_block": COLUMN_BLOCK}
     grid = (triton.cdiv(len(rows), ROW_BLOCK), triton.cdiv(sizes["num_columns"], COLUMN_BLOCK))
-    launch(_add_row_product, grid, out, rows, weight, len(rows), **sizes, **tiles)
+    launch(_row_product, grid, out, rows, weight, len(rows), **sizes, **tiles)
 
 
 @triton.jit
 @no_type_check
-def _add_row_product(
+def _row_product(
     out,
     rows,
     matrix,
@@ -50,6 +50,7 @@ def _add_row_product(
     num_columns: tl.constexpr,
     inner_stride: tl.constexpr,
     column_stride: tl.constexpr,
+    adds: tl.constexpr,
     row_block: tl.constexpr,
     inner_block: tl.constexpr,
     column_block: tl.constexpr,
@@ -65,4 +66,6 @@ def _add_row_product(
         total += tl.dot(left, right, input_precision="ieee")
     place = row[:, None] * num_columns + column[None, :]
     inside = (row < num_rows)[:, None] & (column < num_columns)[None, :]
-    tl.store(out + place, load_float32(out + place, inside) + total, mask=inside)
+    if adds:
+        total += load_float32(out + place, inside)
+    tl.store(out + place, total, mask=inside)
