@@ -1,4 +1,4 @@
-"""The Triton kernels compile for GPUs that are not here, without spills, and the report on a GPU says what it should."""
+"""The Triton kernels compile for GPUs that are not here, without spills; the report on a GPU says what it should."""
 
 from __future__ import annotations
 
