@@ -17,9 +17,9 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gomhc.birkhoff import Parametrization, Promise, as_mixing, balance, register
+from gomhc.birkhoff import Parametrization, as_mixing, balance, register
 from gomhc.birkhoff.description import describe, from_description
-from gomhc.birkhoff.parametrization import FIT_TOLERANCE, is_doubly_stochastic
+from gomhc.birkhoff.parametrization import FIT_TOLERANCE
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
 from gomhc.kernels import forms
@@ -278,7 +278,7 @@ def transfer(source: Coefficients, mixing: Parametrization) -> tuple[Coefficient
     num_kept = 2 * source.mixing.num_streams  # logits of read and write
     kept, (old_weight, old_bias) = _parts(source, slice(num_kept)), _parts(source, slice(num_kept, None))
     matrix = source.mixing(old_bias)
-    if mixing.promise is not Promise.NOTHING and not is_doubly_stochastic(matrix):
+    if not mixing.can_fit(matrix):
         matrix = balance(matrix)
     bias, distance = mixing.fit(matrix)
     inverse = torch.linalg.pinv(_jacobian(mixing, bias), rtol=SMALLEST_SINGULAR_VALUE)

@@ -87,9 +87,14 @@ def install(
         )
         connections = {
             name: HyperConnection(
-                None, config.hidden_size, mixing, dynamic=dynamic, layer_index=index, generator=generator
+                None,
+                config.hidden_size,
+                mixing,
+                dynamic=dynamic,
+                layer_index=index * len(branches) + place,
+                generator=generator,
             )
-            for name in branches
+            for place, name in enumerate(branches)
         }
         device = next(layer.parameters()).device
         layer.connections = nn.ModuleDict(connections).to(device, torch.float32).train(layer.training)

@@ -1,6 +1,6 @@
 """Upcycling: a pretrained decoder of transformers gets several residual streams, and computes the same at first.
 
-With the start `mean-stream` (see `gomhc.layers.Coefficients`) the mean over streams obeys the plain residual recursion.
+The default start makes a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _force(thread: int, backend: Backend | None) -> None:
 
 def chosen(*tensors: Tensor) -> Backend:
     """The version for these tensors. Float64 is plain: accuracy is what it is for. So are torch.func's transforms."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors) or is_transformed(*tensors):
+    if torch.float64 in [tensor.dtype for tensor in tensors] or is_transformed(*tensors):
         return "plain"
     compiled = COMPILED.get(tensors[0].device.type, "batched")
     forced = _forced_last if torch.compiler.is_compiling() else asked_for()

@@ -96,7 +96,10 @@ def parsed(form: str) -> Form:
 
 
 def _fields(kind: str, d: str, number: str, epsilon: str) -> tuple[int, int, int, int, float]:
-    return KINDS.index(kind), int(d), int(number), 0, float(epsilon)
+    sizes = int(d), int(number)
+    if not all(0 <= size <= MOST_ITERATIONS for size in sizes):  # ctypes would take them modulo 2^32
+        raise ValueError
+    return KINDS.index(kind), *sizes, 0, float(epsilon)
 
 
 def _measured(parts: Any, place: int, form: str) -> int:

@@ -171,6 +171,30 @@ def read_backward(
     return grad_x, *ops.parameter_gradients(grad_projection, grad_logits, *saved)
 
 
+# Reading with weights that all tokens share
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain_read_shared_backward(grad: Tensor, streams: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+    return gradients(plain_streams.read, (streams, weights), [grad])
+
+
+@_on_cuda(ops.read_shared, plain_streams.read)
+def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
+    """Streams (n, d, c), weights (d) -> branch input (n, c)."""
+    from gomhc.kernels.triton import triton_streams
+
+    return triton_streams.read_shared_forward(streams, weights)
+
+
+@_on_cuda(ops.read_shared_backward, _plain_read_shared_backward)
+def read_shared_backward(grad: Tensor, streams: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients at streams and weights."""
+    from gomhc.kernels.triton import triton_streams
+
+    return triton_streams.read_shared_backward(grad, streams, weights)
+
+
 # Writing
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -183,7 +207,7 @@ def _plain_write_backward(
 
 @_on_cuda(ops.write, plain_streams.write)
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
+    """Streams (n, d, c), mix (n, d, d) or (d, d), weights (n, d) or (d), output (n, c) -> streams (n, d, c)."""
     from gomhc.kernels.triton import triton_streams
 
     return triton_streams.write_forward(streams, mix, weights, output)

@@ -113,7 +113,7 @@ def test_it_trains_ten_steps_with_go(model_type):
     assert max(moved[1:]) > 1e-3  # the first acts on equal streams
     for module in model.modules():
         if isinstance(module, gomhc.layers.Coefficients):
-            assert module.mixing.promise is Promise.EXACT
+            assert module.mixing.promise == Promise.EXACT
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ import gomhc
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.birkhoff.measures import marginal_error
 from gomhc.kernels import batched, ops, plain_streams
+from gomhc.kernels.forms import single
 from gomhc.kernels.library import library
 from gomhc.kernels.plain_map import orthostochastic as plain_map
 
@@ -121,7 +122,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            results.append(with_gradient(lambda z: ops.orthostochastic(z, 4, 2), logits, cotangent))
+            results.append(with_gradient(lambda z: ops.mixing(z, single("go", 4, 2)), logits, cotangent))
     finally:
         torch.set_num_threads(before)
     for matrix, gradient in results[1:]:
@@ -134,12 +135,13 @@ def test_a_child_process_has_threads_of_its_own():
     code = """
 import os, torch
 from gomhc.kernels import ops
+from gomhc.kernels.forms import single
 torch.set_num_threads(2)
 logits = torch.randn(2000, 28)
-before = ops.orthostochastic(logits, 4, 2)
+before = ops.mixing(logits, single("go", 4, 2))
 child = os.fork()
 if child == 0:
-    os._exit(0 if torch.equal(ops.orthostochastic(logits, 4, 2), before) else 1)
+    os._exit(0 if torch.equal(ops.mixing(logits, single("go", 4, 2)), before) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -148,8 +150,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 @needs_library
 def test_torch_finds_nothing_wrong_with_the_operators():
     logits = torch.randn(5, 28, requires_grad=True)
-    torch.library.opcheck(ops.orthostochastic, (logits, 4, 2))
-    torch.library.opcheck(ops.orthostochastic_backward, (logits.detach(), torch.randn(5, 4, 4), 4, 2))
+    torch.library.opcheck(ops.mixing, (logits, single("go", 4, 2)))
+    torch.library.opcheck(ops.mixing_backward, (logits.detach(), torch.randn(5, 4, 4), single("go", 4, 2)))
     n, d, c, k = 6, 3, 20, 11
     x, weight, scale, bias = (torch.randn(shape, requires_grad=True) for shape in ((n, d, c), (k, d * c), (k,), (k,)))
     torch.library.opcheck(ops.read, (x, weight, scale, bias, 0.1, 1e-6))

@@ -76,6 +76,25 @@ def test_a_layer_is_the_same_in_triton_as_in_plain_torch(mixing, dtype, launches
     assert {"read", "read_backward", "mixing", "mixing_backward", "write", "write_backward"} <= set(launches)
 
 
+def test_coefficients_that_tokens_share_are_the_same_in_triton_as_in_plain_torch(launches, generator):
+    layer = gomhc.HyperConnection(torch.tanh, dim=24, dynamic=False, start="near-identity", generator=generator)
+    streams, cotangent = torch.randn(2, 5, 4, 24, generator=generator)
+    actual = result_and_gradient("triton", layer, [streams], cotangent)
+    for ours, oracle in zip(actual, result_and_gradient("plain", layer, [streams], cotangent), strict=True):
+        torch.testing.assert_close(ours, oracle, rtol=0, atol=16 * EPS * max(1.0, oracle.abs().max().item()))
+    assert {"read_shared", "read_shared_backward", "mixing", "write", "write_backward"} <= set(launches)
+
+
+def test_a_layer_without_gradients_takes_triton_too(launches, generator):
+    layer = gomhc.HyperConnection(torch.tanh, dim=24, start="near-identity", generator=generator)
+    streams = torch.randn(5, 4, 24, generator=generator)
+    with torch.no_grad(), kernels.use("plain"):
+        expected = layer(streams)
+    with torch.no_grad(), kernels.use("triton"):
+        torch.testing.assert_close(layer(streams), expected, rtol=0, atol=16 * EPS * expected.abs().max().item())
+    assert launches == ["read", "mixing", "write"]
+
+
 def test_a_training_step_of_a_gpt_equals_the_native_one(launches):
     config = GPTConfig(num_layers=2, num_heads=2, num_channels=16, context_length=8, vocab_size=50, mixing="go")
     torch.manual_seed(0)

@@ -45,41 +45,66 @@ template <typename V, size_t L, size_t H = L / 2> static inline void transpose(V
     if constexpr (H > 1) transpose<V, L, H / 2>(tile);
 }
 
-// `width` numbers of each of `count` rows -> one vector a number. Lanes beyond `count` repeat the last row.
-static inline void load(Lanes *to, const float *rows, int width, int count) {
-    const float *starts[BLOCK], *const end = rows + int64_t(count) * width;
+// Not inlined: where it is not called, as nearly always, rows stay in registers.
+__attribute__((noinline)) static Lanes load_short(const float *from, int64_t count) {
+    Lanes row{};
+    std::memcpy(&row, from, count * sizeof(float));
+    return row;
+}
+
+// `width` numbers of each of `count` rows -> one vector a number. Lanes beyond `count` repeat the last row. A short row comes
+// with what follows it in memory, which ends at `end`.
+static inline void load(Lanes *to, const float *rows, int width, int count, const float *end) {
+    const float *starts[BLOCK];
     for (int lane = 0; lane < BLOCK; lane++) starts[lane] = rows + int64_t(std::min(lane, count - 1)) * width;
-    for (int done = 0; done < width; done += BLOCK) {
-        const int first = std::max(0, std::min(done, width - BLOCK));  // the last tile may overlap the one before
-        Lanes tile[BLOCK];
+    if (width <= BLOCK / 2) {
+        for (int i = 0; i < width; i++)
+            for (int lane = 0; lane < BLOCK; lane++) to[i][lane] = starts[lane][i];
+        return;
+    }
+    Lanes tile[BLOCK];
+    if (width < BLOCK) {
         for (int lane = 0; lane < BLOCK; lane++) {
-            const float *const from = starts[lane] + first;
-            if (end - from >= BLOCK) {  // a short row comes with what follows it, which is not stored
-                tile[lane] = *reinterpret_cast<const Place *>(from);
-            } else {
-                tile[lane] = Lanes{};
-                for (int i = 0; i < width; i++) tile[lane][i] = from[i];
-            }
+            const int64_t left = end - starts[lane];
+            tile[lane] = left >= BLOCK ? *reinterpret_cast<const Place *>(starts[lane]) : load_short(starts[lane], left);
         }
         transpose<Lanes, BLOCK>(tile);
-        for (int i = 0; i < std::min(BLOCK, width); i++) to[first + i] = tile[i];
+        for (int i = 0; i < width; i++) to[i] = tile[i];
+        return;
+    }
+    for (int done = 0; done < width; done += BLOCK) {
+        const int first = std::min(done, width - BLOCK);  // the last tile may overlap the one before
+        for (int lane = 0; lane < BLOCK; lane++) {
+            tile[lane] = *reinterpret_cast<const Place *>(starts[lane] + first);
+            __builtin_prefetch(starts[lane] + first + BLOCK * width);  // of the next block
+        }
+        transpose<Lanes, BLOCK>(tile);
+        for (int i = 0; i < BLOCK; i++) to[first + i] = tile[i];
     }
 }
 
+// Numbers behind a short row are those of rows that are stored after it.
 static inline void store(float *rows, const Lanes *from, int width, int count) {
-    const float *const end = rows + int64_t(count) * width;
-    for (int done = 0; done < width; done += BLOCK) {
-        const int first = std::max(0, std::min(done, width - BLOCK));
-        Lanes tile[BLOCK];
-        for (int i = 0; i < BLOCK; i++) tile[i] = from[std::min(first + i, width - 1)];
+    if (width <= BLOCK / 2) {
+        for (int lane = 0; lane < count; lane++)
+            for (int i = 0; i < width; i++) rows[int64_t(lane) * width + i] = from[i][lane];
+        return;
+    }
+    Lanes tile[BLOCK];
+    if (width < BLOCK) {
+        for (int i = 0; i < BLOCK; i++) tile[i] = i < width ? from[i] : Lanes{};
         transpose<Lanes, BLOCK>(tile);
-        for (int lane = 0; lane < count; lane++) {
-            float *const to = rows + int64_t(lane) * width + first;
-            if (end - to >= BLOCK)  // the lanes that follow write over what is not theirs
-                *reinterpret_cast<Place *>(to) = tile[lane];
-            else
-                for (int i = 0; i < width; i++) to[i] = tile[lane][i];
-        }
+        float *const end = rows + int64_t(count) * width;
+        for (int lane = 0; lane < count; lane++, rows += width)
+            if (end - rows >= BLOCK) *reinterpret_cast<Place *>(rows) = tile[lane];
+            else std::memcpy(rows, &tile[lane], width * sizeof(float));
+        return;
+    }
+    for (int done = 0; done < width; done += BLOCK) {
+        const int first = std::min(done, width - BLOCK);
+        for (int i = 0; i < BLOCK; i++) tile[i] = from[first + i];
+        transpose<Lanes, BLOCK>(tile);
+        for (int lane = 0; lane < count; lane++) *reinterpret_cast<Place *>(rows + int64_t(lane) * width + first) = tile[lane];
     }
 }
 

@@ -108,12 +108,12 @@ static void map(const Map &task, int64_t first, int64_t last) {
         const int64_t start = block * BLOCK;
         const int count = int(std::min<int64_t>(BLOCK, task.count - start));
         const uint32_t lanes = (1u << count) - 1;
-        load(logits, task.logits + start * p, p, count);
+        load(logits, task.logits + start * p, p, count, task.logits + task.count * p);
         if (!task.back) {
             image_of(whole, logits, image, lanes, memory);
             store(task.matrix + start * dd, image, dd, count);
         } else {
-            load(image, task.matrix + start * dd, dd, count);
+            load(image, task.matrix + start * dd, dd, count, task.matrix + task.count * dd);
             gradient_of(whole, logits, image, grad_logits, lanes, memory);
             store(task.grad_logits + start * p, grad_logits, p, count);
         }

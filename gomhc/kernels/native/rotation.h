@@ -18,7 +18,7 @@ template <typename V> struct Complex {
 };
 
 // In this order each product is fused with a sum.
-template <typename V> static inline void add_product(V &sum, const V &a, const V &b) { sum += a * b; }
+template <typename V> static inline void add_product(V &sum, V a, V b) { sum += a * b; }
 template <typename V> static inline void add_product(Complex<V> &sum, const Complex<V> &a, const Complex<V> &b) {
     sum.re = sum.re + a.re * b.re, sum.im = sum.im + a.re * b.im;
     sum.re = sum.re - a.im * b.im, sum.im = sum.im + a.im * b.re;
