@@ -24,7 +24,7 @@ from gomhc.kernels.stamp import has_stamp, stamp
 pytestmark = pytest.mark.skipif(boundary.library() is None, reason="the library is not built: no C++ compiler")
 
 KERNELS = Path(gomhc.__file__).parent / "kernels"
-OPERATORS = ("read", "write")
+OPERATORS = ("read", "read_shared", "write")
 
 
 def run(code, *flags):
@@ -66,7 +66,10 @@ def test_every_tensor_whose_address_is_passed_is_owned_by_the_call(monkeypatch):
     torch.autograd.grad(outputs, inputs, [transposed(*output.shape) for output in outputs])
     inputs = [inputs[0], *(transposed(*shape).requires_grad_() for shape in ((n, d, d), (n, d), (n, c)))]
     torch.autograd.grad(ops.write(*inputs), inputs, transposed(n, d, c))
-    names = ["map", "map", "product", "read", "read", "product", "write", "write"]
+    inputs = [inputs[0], *(transposed(*shape).requires_grad_() for shape in ((d, d), (d,), (n, c)))]
+    torch.autograd.grad(ops.write(*inputs), inputs, transposed(n, d, c))
+    torch.autograd.grad(ops.read_shared(inputs[0], inputs[2]), (inputs[0], inputs[2]), transposed(n, c))
+    names = ["map", "map", "read", "read", "write", "write", "write", "write", "sum", "sum"]
     assert watched.calls == [(f"gomhc_{name}", []) for name in names]
 
 
@@ -122,12 +125,15 @@ N, D, C, P = 5, 3, 8, 4
 RIGHT = {
     "mixing": ((N, 15), single("go", D, 2)),
     "read": ((N, D, C), (2 * D + P, D * C), (2 * D + P,), (2 * D + P,), 0.0, 1e-6),
+    "connect": ((N, D, C), (2 * D + 15, D * C), (3,), (2 * D + 15,), 0.0, 1e-6, single("go", D, 2)),
+    "read_shared": ((N, D, C), (D,)),
     "write": ((N, D, C), (N, D, D), (N, D), (N, C)),
     "mixing_backward": ((N, 15), (N, D, D), single("go", D, 2)),
     "read_backward": (
         *((N, C), (N, D), (N, P), (N, D, C), (2 * D + P, D * C), (2 * D + P,), (2 * D + P,), (N, 2 * D + P), (N,)),
         0.0,
     ),
+    "read_shared_backward": ((N, C), (N, D, C), (D,)),
     "write_backward": ((N, D, C), (N, D, C), (N, D, D), (N, D), (N, C)),
 }
 """Shapes of tensors, and numbers, that each operator takes."""
@@ -152,9 +158,12 @@ WRONG = [
     if isinstance(shape, tuple)
     for wrong in wrong_shapes(shape)
     if not (name == "mixing" and wrong[-1:] == (15,))  # any batch will do,
-    and not (name == "read" and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3)  # of one dimension
+    and not (name == "read_shared" and place == 0 and len(wrong) == 3 and wrong[1] == D)  # of any width
+    and not (
+        name in ("read", "connect") and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3
+    )  # of one dimension
 ]
-STATIC = [("read", (D, C)), ("write", (D, D)), ("write", (D,))]
+STATIC = [("read", (D, C)), ("read_shared", (D, C)), ("write", (D, D)), ("write", (D,))]
 """`gomhc.kernels` takes these: one token, or coefficients that all tokens share."""
 
 
@@ -201,7 +210,9 @@ def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
             continue
         given = arguments(RIGHT[name])
         given[place] = given[place].to(dtype)
-        with pytest.raises(ValueError, match="must be float32 on the CPU"):
+        if dtype == torch.bfloat16 and place == 0 and name in ("read", "connect", "read_shared"):
+            continue  # streams, and nothing else of their dtype
+        with pytest.raises(ValueError, match=r"must be (float32|of the dtype of the streams) on the CPU"):
             getattr(ops, name)(*given)
 
 

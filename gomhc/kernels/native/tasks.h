@@ -1,4 +1,4 @@
-// What the operations work on. All tensors are float and contiguous; letters as in lanes.h and streams.h.
+// What the operations work on. All tensors are contiguous; letters as in lanes.h and streams.h.
 #pragma once
 
 #include <algorithm>
@@ -60,30 +60,55 @@ struct Map {
     int back;
 };
 
-// y = x W^T; with `back` set, x += y W.
-struct Product {
-    float *x;             // (tokens, c)
-    const float *weight;  // (k, c)
-    float *y;             // (tokens, k)
-    int64_t tokens, c;
-    int k, back;
-};
+// The type of the streams' numbers. All other tensors are float.
+constexpr int FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2;
+constexpr int64_t PIECE = 64;    // tokens that are read or written together; gradients that they share are summed by pieces
+constexpr int64_t COLUMNS = 96;  // of W whose gradient is computed together
 
 // In backward `input`, `write` and `mix` hold gradients.
 struct Read {
-    const float *x, *projection, *scale, *bias;          // (tokens, d, c), (tokens, k), (k), (k)
-    float *input, *write, *mix, *inverse_rms;            // (tokens, c), (tokens, d), (tokens, k - 2d), (tokens)
-    float *grad_x, *grad_projection, *grad_logits;       // as x, (tokens, k) twice; for backward
+    const void *x;                                       // (tokens, d, c)
+    const float *weight, *scale, *bias;                  // (k, d c), (k), (k)
+    void *input;                                         // (tokens, c)
+    float *write, *mix, *projection, *inverse_rms;       // (tokens, d), (tokens, k - 2d), (tokens, k), (tokens)
+    void *grad_x;                                        // as x; for backward
+    float *grad_projection, *grad_logits;                // (tokens, k) twice; for backward
+    float *grad_weight;                                  // (k, d c), or null; for backward
     int64_t tokens, c;
-    int d, k, back;
+    int d, k, element, back;
     float offset, epsilon;
 };
 
-// In backward `out` holds the gradient.
-struct Write {
-    const float *x, *mix, *weights, *y;                  // (tokens, d, c), (tokens, d, d), (tokens, d), (tokens, c)
-    float *out;                                          // (tokens, d, c)
-    float *grad_x, *grad_mix, *grad_weights, *grad_y;    // for backward
+// Reading and the matrices of the mix in one, where no gradient is wanted.
+struct Connect {
+    const void *x;                                       // (tokens, d, c)
+    const float *weight, *scale, *bias;                  // (k, d c), (3), (k)
+    void *input;                                         // (tokens, c)
+    float *write, *mix;                                  // (tokens, d), (tokens, d, d)
+    const Part *parts;                                   // of the map
     int64_t tokens, c;
-    int d, back;
+    int d, k, element;
+    float offset, epsilon;
+};
+
+// Reading with weights that all tokens share. In backward `input` holds the gradient.
+struct Sum {
+    const void *x;                                       // (tokens, d, c)
+    const float *weights;                                // (d)
+    void *input, *grad_x;                                // (tokens, c), and as x; for backward
+    float *grad_weights;                                 // (d); for backward
+    int64_t tokens, c;
+    int d, element, back;
+};
+
+// In backward `out` holds the gradient. One mix and one vector of weights for each token, or one for all: `matrices`.
+struct Write {
+    const void *x;                                       // (tokens, d, c)
+    const float *mix, *weights;                          // (matrices, d, d), (matrices, d)
+    const void *y;                                       // (tokens, c)
+    void *out, *grad_x;                                  // (tokens, d, c), and as x; for backward
+    float *grad_mix, *grad_weights;                      // for backward
+    void *grad_y;                                        // for backward
+    int64_t tokens, matrices, c;
+    int d, element, back;
 };

@@ -13,7 +13,7 @@ from gomhc.lab.bench.timing import Timing
 
 
 def growth_plot(timings: Sequence[Timing], file: Path) -> None:
-    """Time of one matrix over d, a line for each s: go-mHC drawn through, its products dotted, the solve dashed.
+    """Time of one matrix over d, a line for each s: go-mHC solid, its Kronecker products dotted, the solve dashed.
 
     Beside it, the time of go-mHC over its number of multiply-adds: level where no size is at a disadvantage.
     """

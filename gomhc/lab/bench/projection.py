@@ -76,7 +76,7 @@ class Projection(Benchmark):
         return contenders
 
     def _others(self, d: int, s: int) -> Iterator[Contender]:
-        """Yield every other method of the registry, and Sinkhorn's iteration; not the 40,320 logits of 8 permuted."""
+        """Yield every other method of the registry, and Sinkhorn's iteration; 8 streams have too many permutations."""
         for key, cls in PARAMETRIZATIONS.items():
             if key != GO and not (cls is Permutations and (d, s) != MAIN):
                 method = cls(num_streams=d)
