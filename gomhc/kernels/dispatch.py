@@ -89,7 +89,7 @@ def chosen(*tensors: Tensor) -> Backend:
 def reasons() -> dict[Backend, str]:
     """Each version and why it is used or not, in words."""
     if library() is not None:
-        native = f"active on the CPU, float32 ({instruction_set()} instructions)"
+        native = f"active on the CPU, float32 and half precision ({instruction_set()} instructions)"
     else:
         native = search().problem
     if not torch.cuda.is_available():
