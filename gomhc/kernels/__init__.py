@@ -1,7 +1,7 @@
 """Operations that have fast versions; the version that runs is chosen for the tensors at hand.
 
 `plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
-others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
+others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_ops.py` on `triton/`.
 
 Every version is batch-invariant: a token's results and gradients are the same bit for bit, whatever else is in the
 batch, wherever the token is in it, and on any number of threads. In C++ and Triton this holds by construction. Read and
@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, forms, ops, plain_map, plain_streams
-from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
+from gomhc.kernels import batched, forms, ops, plain_map, plain_streams, triton_ops
+from gomhc.kernels.dispatch import Backend, asked_for, available, chosen, reasons, use
 from gomhc.kernels.forms import LARGEST
 from gomhc.kernels.library import ELEMENTS
 
@@ -80,11 +80,7 @@ def mixing(logits: Tensor, form: str | None, plain: Callable[[Tensor], Tensor]) 
 
 
 def _has(backend: Backend, form: str) -> bool:
-    """Whether this version has the map; on CUDA only that of go-mHC, of up to 64 rows."""
-    if backend == "triton":
-        kind, d, s, _ = form.split(" ")[0].split(":")
-        return kind == "go" and int(d) * int(s) <= LARGEST
-    return backend == "native"
+    return backend == "native" or (backend == "triton" and triton_ops.has_map(form))
 
 
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
@@ -121,7 +117,7 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
 
 def _compiled_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
     shape, dtype = streams.shape, streams.dtype
-    shared = mix.dim() == 2 and weights.dim() == 1 and streams.is_cpu  # Triton's takes those of each token alone
+    shared = mix.dim() == 2 and weights.dim() == 1
     if not shared and (mix.dim() < streams.dim() or weights.dim() < streams.dim() - 1):
         mix, weights = mix.expand(*shape[:-2], *mix.shape[-2:]), weights.expand(*shape[:-2], weights.shape[-1])
     if output.dtype != dtype:
@@ -157,7 +153,7 @@ def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
     batch, d, c = _stream_shape(streams)
     _require("weights", weights, torch.Size(), d)
     _require_one_device(streams, weights)
-    if _compiled(streams, weights) and chosen(streams, weights) == "native":
+    if _compiled(streams, weights):
         return ops.read_shared(streams.flatten(0, -3), weights.float()).reshape(*batch, c)
     return plain_streams.read(streams, weights)
 
@@ -232,7 +228,9 @@ def connect(
         >>> mix.shape
         torch.Size([1, 4, 4])
     """
-    if torch.is_grad_enabled() or form is None or not streams.is_cpu or not _compiled(streams, weight, scale, bias):
+    if torch.is_grad_enabled() or form is None or not streams.is_cpu or asked_for() == "triton":
+        return None
+    if not _compiled(streams, weight, scale, bias):
         return None
     *batch, d, c = streams.shape
     flat = streams if streams.dim() == 3 else streams.flatten(0, -3)

@@ -1,6 +1,6 @@
 """The compiled operations as torch sees them: operators with fakes and gradients, so that torch.compile, torch.export
-and autograd know them. C++ runs them on the CPU, and Triton on CUDA. Streams may be half precision; all else is
-float32.
+and autograd know them. C++ runs them on the CPU; `triton_ops.py` has their versions for CUDA. Streams may be half
+precision; all else is float32.
 
 Their gradients have no derivatives of their own: where a second derivative is asked for, the plain version is
 differentiated instead.
@@ -17,13 +17,15 @@ import torch
 from torch import Tensor
 
 from gomhc.kernels import plain_streams
-from gomhc.kernels.dispatch import use
+from gomhc.kernels.dispatch import INTERPRETED, asked_for, use
 from gomhc.kernels.forms import LARGEST, parsed
 from gomhc.kernels.library import call
 from gomhc.kernels.precision import without_autocast
 
 # Registered piece by piece: what torch.library.custom_op wraps around a call takes as long as some hundred matrices.
 _library = torch.library.Library("gomhc", "FRAGMENT")
+FOR_CUDA: dict[str, Callable[..., Any]] = {}
+"""Name of an operator -> its version for CUDA, as `triton_ops` has it."""
 
 
 def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
@@ -33,27 +35,34 @@ def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
         schema = torch.library.infer_schema(function, mutates_args=())
         for name in (function.__name__, _raw(function.__name__)):
             _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
-            _library.impl(name, function, "CPU")
+            _library.impl(name, _on_cpu(function), "CPU")
             torch.library.register_fake(f"gomhc::{name}", fake, lib=_library)
         return getattr(torch.ops.gomhc, function.__name__).default
 
     return register
 
 
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, or what CUDA takes where `use("triton")` asks for it and Triton is interpreted."""
+    if not INTERPRETED:
+        return function
+
+    def run(*arguments: Any) -> Any:
+        return (FOR_CUDA[function.__name__] if asked_for() == "triton" else function)(*arguments)
+
+    return run
+
+
+def for_cuda(operator: Any, function: Callable[..., Any]) -> None:
+    """Make a function the operator's version for CUDA."""
+    FOR_CUDA[_name(operator)] = function
+    for name in (_name(operator), _raw(_name(operator))):
+        _library.impl(name, function, "CUDA")
+
+
 def _raw(name: str) -> str:
     """The same operator without a gradient, which the one with a gradient calls."""
     return f"{name}_without_gradient"
-
-
-def _for_cuda(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function the operator's version for CUDA."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in (_name(operator), _raw(_name(operator))):
-            _library.impl(name, function, "CUDA")
-        return function
-
-    return register
 
 
 def _name(operator: Any) -> str:
@@ -265,10 +274,10 @@ def read_backward(
         shared = _shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
         return grad_x, outputs["grad_weight"], *shared
     tensors = (streams, weight, scale, bias, projection, inverse_rms)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *tensors)
+    return grad_x, *parameter_gradients(grad_projection, grad_logits, *tensors)
 
 
-def _parameter_gradients(
+def parameter_gradients(
     grad_projection: Tensor,
     grad_logits: Tensor,
     streams: Tensor,
@@ -462,88 +471,3 @@ def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _with_gradient(write, _write_backward, _save_inputs)
 write_without_gradient = getattr(torch.ops.gomhc, _raw("write")).default
 """The same where no gradient is wanted: autograd's part of a call takes longer than a token."""
-
-
-# On a GPU
-# ----------------------------------------------------------------------------------------------------------------------
-
-
-def _triton() -> Any:
-    """Imported when a CUDA tensor first comes: Triton is not everywhere, and takes a while."""
-    from gomhc.kernels import triton_kernels
-
-    return triton_kernels
-
-
-@_for_cuda(mixing)
-def mixing_triton(logits: Tensor, form: str) -> Tensor:
-    """The version for CUDA."""
-    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    matrix: Tensor = _triton().orthostochastic_forward(flat, *_go_sizes(form))
-    return matrix.reshape(*logits.shape[:-1], *matrix.shape[1:])
-
-
-@_for_cuda(mixing_backward)
-def mixing_backward_triton(logits: Tensor, grad: Tensor, form: str) -> Tensor:
-    """The version for CUDA."""
-    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    out: Tensor = _triton().orthostochastic_backward(
-        flat, _flat(grad, 2).reshape(len(flat), *grad.shape[-2:]), *_go_sizes(form)
-    )
-    return out.reshape(logits.shape)
-
-
-def _go_sizes(form: str) -> tuple[int, int]:
-    """Streams and expressivity of go-mHC, the only map on CUDA."""
-    whole = parsed(form).parts[0]
-    return whole.d, whole.number
-
-
-@_for_cuda(read)
-def read_triton(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    projection = _triton().project(streams.flatten(1), weight)
-    outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
-    branch_input, write_weights, mix_logits, inverse_rms = outputs
-    return branch_input, write_weights, mix_logits, projection, inverse_rms
-
-
-@_for_cuda(read_backward)
-def read_backward_triton(
-    grad_input: Tensor,
-    grad_write: Tensor,
-    grad_mix: Tensor,
-    streams: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    inverse_rms: Tensor,
-    read_offset: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    grads = (grad_input, grad_write, grad_mix)
-    grad_x, grad_projection, grad_logits = _triton().read_backward(
-        *grads, streams, projection, scale, bias, inverse_rms, read_offset
-    )
-    _triton().add_back_(grad_x.flatten(1), grad_projection, weight)
-    saved = (streams, weight, scale, bias, projection, inverse_rms)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *saved)
-
-
-@_for_cuda(write)
-def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """The version for CUDA."""
-    out: Tensor = _triton().write_forward(streams, mix, weights, output)
-    return out
-
-
-@_for_cuda(write_backward)
-def write_backward_triton(
-    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    grad_x, grad_mix, grad_weights, grad_y = _triton().write_backward(grad, streams, mix, weights, output)
-    return grad_x, grad_mix, grad_weights, grad_y

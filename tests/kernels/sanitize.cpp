@@ -22,16 +22,43 @@ struct Work {
 
     int below(int limit) { return std::uniform_int_distribution<int>(0, limit - 1)(generator); }
 
-    void map(int64_t count, int d, int s, float scale) {
-        const int n = d * s, p = n * (n - 1) / 2;
+    void map(int64_t count, const std::vector<Part> &parts, float scale) {
+        const int d = parts[0].d, p = parts[0].p;
         auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
         std::vector<float> matrix(grad.size()), out(logits.size());
-        const Part part{GO, d, s, p, 0.f};
-        const Map forward{logits.data(), matrix.data(), nullptr, &part, count, 0};
-        const Map backward{logits.data(), grad.data(), out.data(), &part, count, 1};
+        const Map forward{logits.data(), matrix.data(), nullptr, parts.data(), count, 0};
+        const Map backward{logits.data(), grad.data(), out.data(), parts.data(), count, 1};
         gomhc_map(&forward, threads);
         gomhc_map(&backward, threads);
     }
+
+    static std::vector<Part> single(int kind, int d, int number) {
+        const int n = d * number;
+        int p = d * d;
+        if (kind == GO) p = n * (n - 1) / 2;
+        if (kind == GO_SQUARE || kind == GO_UNITARY) p = n * n;
+        if (kind == TRANSPORTATION) p = (d - 1) * (d - 1);
+        if (kind == PERMUTATIONS) for (int i = p = 1; i <= d; i++) p *= i;
+        return {{kind, d, number, p, 1e-6f}};
+    }
+
+    static std::vector<Part> composite(int kind, std::vector<std::vector<Part>> parts) {
+        std::vector<Part> all{{kind, 1, int(parts.size()), kind == AVERAGE ? int(parts.size()) : 0, 0}};
+        for (const auto &part : parts) {
+            all[0].d = kind == AVERAGE ? part[0].d : all[0].d * part[0].d, all[0].p += part[0].p;
+            all.insert(all.end(), part.begin(), part.end());
+        }
+        return all;
+    }
+
+    std::vector<Part> any_map() {
+        const int kind = below(AVERAGE + 1), d = 1 + below(below(5) ? 9 : 32), s = 1 + below(std::min(4, 64 / d));
+        if (kind == KRONECKER) return composite(kind, {any_single(1 + below(8)), any_single(1 + below(4)), any_single(2)});
+        if (kind == AVERAGE) return composite(kind, {any_single(d), composite(KRONECKER, {any_single(d)})});
+        return single(kind, kind == PERMUTATIONS ? 1 + below(7) : d, kind < SINKHORN ? s : 1 + below(30));
+    }
+
+    std::vector<Part> any_single(int d) { return single(below(KRONECKER), std::min(d, 6), 1 + below(3)); }
 
     // Random bits in half precision: all numbers, and not numbers too.
     std::vector<float> streams(int64_t size, int element) {
@@ -94,9 +121,8 @@ struct Work {
 
     void anything() {
         const int64_t count = below(300), c = 1 + below(70);
-        const int d = 1 + below(below(5) ? 9 : 32), s = 1 + below(std::min(4, 64 / d));
-        map(count, d, s, std::pow(10.f, float(below(15) - 4)));
-        const int element = below(3);
+        const int d = 1 + below(below(5) ? 9 : 32), element = below(3);
+        map(count, any_map(), std::pow(10.f, float(below(15) - 4)));
         read(count, d, c, below(40), element);
         read(count / 8, 1, 1 + below(2500), below(60), element);
         connect(count, d, c, element);
@@ -109,8 +135,15 @@ void odd_sizes() {
     Work work{std::mt19937(0), 2};
     for (int d : {1, 2, 3, 4, 5, 8, 16, 32})
         for (int64_t count : {1, 7, 16, 301}) {
-            for (int s : {1, 2})
-                for (float scale : {1.f, 9.f, 1e3f, 1e30f}) work.map(count, d, s, scale);
+            for (float scale : {1.f, 9.f, 1e3f, 1e30f}) {
+                for (int kind = GO; kind < KRONECKER; kind++)
+                    for (int number : {1, 2})
+                        if (kind != PERMUTATIONS || d < 8) work.map(count, Work::single(kind, d, number), scale);
+                const auto go = Work::single(GO, std::min(d, 8), 2), sinkhorn = Work::single(SINKHORN, 2, 20);
+                const auto average = Work::composite(AVERAGE, {go, go, go});
+                work.map(count, average, scale);
+                work.map(count, Work::composite(KRONECKER, {average, sinkhorn, Work::composite(KRONECKER, {})}), scale);
+            }
             for (int64_t c : {1, 5, 8, 37})
                 for (int element : {FLOAT32, BFLOAT16, FLOAT16}) {
                     for (int p : {0, 3, 28}) work.read(count, d, c, p, element);

@@ -212,7 +212,7 @@ def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
         given[place] = given[place].to(dtype)
         if dtype == torch.bfloat16 and place == 0 and name in ("read", "connect", "read_shared"):
             continue  # streams, and nothing else of their dtype
-        with pytest.raises(ValueError, match="must be (float32|of the dtype of the streams) on the CPU"):
+        with pytest.raises(ValueError, match=r"must be (float32|of the dtype of the streams) on the CPU"):
             getattr(ops, name)(*given)
 
 

@@ -135,7 +135,7 @@ def forward_and_backward(
     layer: Callable[[Tensor], Any], streams: Tensor, parameters: Iterable[Tensor]
 ) -> Callable[[], object]:
     """Return a function that computes all gradients from a random cotangent."""
-    cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1)).to(streams.dtype)
+    cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1)).to(streams)
     leaves = (streams.requires_grad_(), *parameters)
 
     def run() -> None:

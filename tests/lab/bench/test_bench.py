@@ -100,9 +100,11 @@ def test_growth_is_measured_and_plotted(benchmark):
     name, done, record, folder = benchmark
     if name != "projection":
         return
-    grid = {(d, s) for d in (2, 4, 8, 16, 32) for s in (1, 2, 3)}
+    grid = {(d, s) for d in (2, 4, 8, 16, 32, 64) for s in (1, 2, 3)}
     for method in ("go", "linalg.solve"):
         assert {(r["sizes"]["d"], r["sizes"]["s"]) for r in record["rows"] if r["method"] == method} == grid
+    of_products = {(r["sizes"]["d"], r["sizes"]["s"]) for r in record["rows"] if r["method"] == "kronecker of two go"}
+    assert of_products == {(d, s) for d, s in grid if d >= 16}
     assert "wrote bench-projection.png" in done.stdout
     assert (folder / "bench-projection.png").read_bytes().startswith(b"\x89PNG")
 
