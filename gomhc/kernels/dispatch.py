@@ -99,7 +99,7 @@ def asked_for() -> Backend | None:
 def reasons() -> dict[Backend, str]:
     """Each version and why it is used or not, in words."""
     if library() is not None:
-        native = f"active on the CPU, float32 ({instruction_set()} instructions)"
+        native = f"active on the CPU, float32 and half precision ({instruction_set()} instructions)"
     else:
         native = search().problem
     if INTERPRETED:
