@@ -19,6 +19,7 @@ from gomhc.layers import (
     DEFAULT_START,
     INITIAL_SCALE,
     Coefficients,
+    FracConnection,
     HyperConnection,
     LearnedReadout,
     Residual,
@@ -45,6 +46,7 @@ class GPTConfig:
         dropout: share of activations that are dropped in training.
         mixing: what mixes the residual streams, a value or text; None for one plain stream.
         num_streams: residual streams (d); by default those of the mixing, or 4 where it is text.
+        num_fractions: parts into which the channels of one plain stream are split (:class:`gomhc.FracConnection`).
         readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
@@ -75,6 +77,8 @@ class GPTConfig:
     """What mixes the residual streams, a value or text (which becomes a value); None for one plain stream."""
     num_streams: int | None = None
     """Residual streams (d); by default those of the mixing, or 4 where it is text."""
+    num_fractions: int = 1
+    """Parts into which the channels of one plain stream are split, as frac-connections do."""
     readout: Literal["mean", "sum", "learned"] = "mean"
     """Reduction of the streams to one before the last norm."""
     dynamic: bool = True
@@ -99,6 +103,13 @@ class GPTConfig:
         require_number("initial_scale", self.initial_scale)
         if self.total_leak is not None:
             require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
+        require_whole("num_fractions", self.num_fractions, 1)
+        if self.num_channels % self.num_fractions != 0:
+            raise ValueError(
+                f"num_fractions={self.num_fractions} must divide num_channels={self.num_channels}"
+            )
+        if self.num_fractions > 1 and self.mixing is not None:
+            raise ValueError(f"num_fractions={self.num_fractions} splits one plain stream; leave the mixing out")
         if self.num_streams is not None:
             require_whole("num_streams", self.num_streams, 1)
         if self.mixing is not None:
@@ -119,7 +130,9 @@ class GPTConfig:
         c, mixing = self.num_channels, self.parametrization
         plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * (12 * c + 13) * c
         if mixing is None:
-            return plain
+            m = self.num_fractions
+            fraction = (2 * m + 1) * m + ((2 * m + 1) * (c // m) + 3) * self.dynamic
+            return plain + 2 * self.num_layers * fraction * (m > 1)
         d = mixing.num_streams
         connection = mixing.num_parameters(c) if self.dynamic else 2 * d + mixing.num_logits
         readout = d * d * c + d + 1 if self.readout == "learned" else 0
@@ -174,6 +187,8 @@ class Block(nn.Module):
         super().__init__()
 
         def connect(branch: nn.Module, index: int) -> nn.Module:
+            if config.num_fractions > 1:
+                return FracConnection(branch, config.num_channels, config.num_fractions, dynamic=config.dynamic)
             if config.parametrization is None:
                 return Residual(branch)
             return HyperConnection(
@@ -244,7 +259,7 @@ class GPT(nn.Module):
         for module in self.modules():
             if isinstance(module, Coefficients):
                 module.reset_parameters(generator)
-            elif isinstance(module, LearnedReadout | nn.LayerNorm):
+            elif isinstance(module, LearnedReadout | FracConnection | nn.LayerNorm):
                 module.reset_parameters()
         self._reset_weights(generator)
 

@@ -19,8 +19,9 @@ class Recipe:
 
     mixing: str = "go"
     """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
-    sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained, a name of the literature such as
-    mhc-lite, or a registered one; options follow a colon, as in go:expressivity=1."""
+    sinkhorn-v4, permutations, kronecker, average, transportation, projection, circulant, spectral-sphere, orthogonal,
+    rows, off-diagonal, unconstrained, a name of the literature such as mhc-lite, or a registered one; options follow a
+    colon, as in go:expressivity=1."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = DEFAULT_START
