@@ -88,7 +88,7 @@ class Rivals(Experiment):
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         methods = [*PARAMETRIZATIONS, "ohc"]
-        sizes: Sizes = {"num_targets": 4, "num_epochs": 300} if scale == "quick" else {"num_epochs": 3000}
+        sizes: Sizes = {"num_targets": 4, "num_epochs": 1000} if scale == "quick" else {"num_epochs": 3000}
         return [
             *(KeptFacts(method=method) for method in methods),
             *(ToyRun(method=method, learning_rate=0.01, start="near-identity", **sizes) for method in methods),
