@@ -25,7 +25,8 @@ class Average(Parametrization):
 
         w = softmax(b),    B = sum_i w_i B_i(z_i)
 
-    Logits: those of each term in turn, then the s weights.
+    Logits: those of each term in turn, then the s weights. Terms that start as the identity get equal gradients and
+    stay alike: average mixings whose start is random.
 
     Args:
         num_streams: how many streams the matrix mixes (d).
