@@ -42,7 +42,7 @@ ROUNDS = 7
 
 @dataclass(frozen=True)
 class StepCost:
-    """StepCost of one training step, and the size of the model."""
+    """Cost of one training step, and the size of the model."""
 
     milliseconds: float
     """Median over rounds."""
