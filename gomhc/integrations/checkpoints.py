@@ -8,6 +8,7 @@ type) and by its concrete ones (they look for the file), instead of leaving the 
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,10 +38,20 @@ NOTICE = (
 """Where a file name is expected, so that the error of transformers' concrete classes shows it."""
 HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options of `from_pretrained` that say where the files are."""
+NOT_SAVED = "(changed by gomhc, and not saved since)"
+"""`name_or_path` of such a model. Its former one would lead peft from an adapter to the model without the change."""
+
+
+_a_changed_model_loads = ContextVar("_a_changed_model_loads", default=False)
 
 
 class ChangedConfig(Made):
     """In front of the class of a configuration: that of a model which gomhc has changed."""
+
+    @property
+    def transformers_weights(self) -> str | None:
+        """Where transformers expects the name of the file: the notice, for whoever is not a `ChangedModel`."""
+        return None if _a_changed_model_loads.get() else NOTICE
 
     def to_diff_dict(self) -> dict[str, Any]:  # what `config.json` gets
         return {**super().to_diff_dict(), "transformers_weights": NOTICE}  # type: ignore[misc]
@@ -61,6 +72,14 @@ class ChangedModel(Made):
             return  # heads that make their body by AutoModel have one that has done it
         import_module(f"{__package__}.{KINDS[config.gomhc['kind']]}").rebuild(self, config.gomhc)
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
+        token = _a_changed_model_loads.set(True)
+        try:
+            return super().from_pretrained(*args, **options)  # type: ignore[misc]
+        finally:
+            _a_changed_model_loads.reset(token)
+
 
 def require_loadable(model: PreTrainedModel) -> None:
     """Raise where `from_pretrained` could not find the classes again; before anything of the model is changed."""
@@ -72,6 +91,7 @@ def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None
     model_class, config_class = _classes(type(model).__name__, original_type(model.config))
     model.config.__class__, model.__class__ = config_class, model_class
     model.config.gomhc = {"kind": kind, "version": __version__, **description}
+    model.name_or_path = NOT_SAVED
 
 
 def unmark(model: PreTrainedModel) -> None:
@@ -79,6 +99,7 @@ def unmark(model: PreTrainedModel) -> None:
     original = _original_config_class(original_type(model.config))
     model.__class__, model.config.__class__ = _original_class(type(model).__name__, original), original
     del model.config.gomhc
+    model.name_or_path = model.config.name_or_path
 
 
 def original_type(config: PreTrainedConfig) -> str:
