@@ -83,23 +83,32 @@ class ChangedModel(Made):
 
 def require_loadable(model: PreTrainedModel) -> None:
     """Raise where `from_pretrained` could not find the classes again; before anything of the model is changed."""
-    _original_class(type(model).__name__, _original_config_class(original_type(model.config)))
+    original, config_class = _class_before(model), _original_config_class(original_type(model.config))
+    if _original_class(original.__name__, config_class) is not original:
+        raise ValueError(
+            f"transformers knows another class under the name {original.__name__}, so a saved model would be loaded as "
+            f"that; give {original.__module__}.{original.__qualname__} a name of its own"
+        )
 
 
 def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
     """Write into the configuration what was done to the model, so that `from_pretrained` can do it again."""
-    model_class, config_class = _classes(type(model).__name__, original_type(model.config))
-    model.config.__class__, model.__class__ = config_class, model_class
+    config_class = changed_config_class(original_type(model.config))
+    model.__class__, model.config.__class__ = _changed_model_class(_class_before(model), config_class), config_class
     model.config.gomhc = {"kind": kind, "version": __version__, **description}
     model.name_or_path = NOT_SAVED
 
 
 def unmark(model: PreTrainedModel) -> None:
     """Remove the mark: the model is again as transformers knows it."""
-    original = _original_config_class(original_type(model.config))
-    model.__class__, model.config.__class__ = _original_class(type(model).__name__, original), original
+    model.__class__, model.config.__class__ = _class_before(model), _original_config_class(original_type(model.config))
     del model.config.gomhc
     model.name_or_path = model.config.name_or_path
+
+
+def _class_before(model: PreTrainedModel) -> Any:
+    """The class of the model before gomhc changed it."""
+    return type(model).made_by[1][0] if isinstance(model, ChangedModel) else type(model)
 
 
 def original_type(config: PreTrainedConfig) -> str:
@@ -206,7 +215,7 @@ def _original_class(name: str, config_class: Any) -> Any:
     if name not in registered and not hasattr(transformers, name):
         raise ValueError(
             f"transformers does not know the class {name}, so a saved model could not be loaded; "
-            f"AutoModel.register({config_class.__name__}, {name}), or another Auto class of transformers, teaches it"
+            f"AutoModel.register({config_class.__name__}, {name}, exist_ok=True), or another Auto class, teaches it"
         )
     return registered.get(name) or getattr(transformers, name)
 

@@ -189,6 +189,14 @@ def test_a_type_that_was_registered_is_loaded(monkeypatch, tmp_path):
     assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
 
 
+def test_a_class_that_would_be_taken_for_another_is_refused():
+    own = type("LlamaForCausalLM", (transformers.LlamaForCausalLM,), {"__module__": __name__})
+    model = own(decoder().config)
+    with pytest.raises(ValueError, match=r"another class under the name LlamaForCausalLM.*a name of its own"):
+        gomhc.upcycle(model)
+    assert type(model) is own
+
+
 # The class and its instances
 # ----------------------------------------------------------------------------------------------------------------------
 
