@@ -16,6 +16,7 @@ from gomhc.birkhoff.orthostochastic import Orthostochastic
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.promise import Promise
 from gomhc.birkhoff.registry import as_mixing
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -84,6 +85,10 @@ class Average(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return self.part.covers_polytope
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.composite("average", self.num_streams, [self.part.kernel] * self.num_terms)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         term_logits = logits[..., : -self.num_terms].unflatten(-1, (self.num_terms, self.part.num_logits))
