@@ -29,7 +29,10 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "notes"]
 language = "en"
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!gomhc\.).*")]  # names of other libraries: their pages are not at hand offline
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!gomhc\.).*"),  # names of other libraries: their pages are not at hand offline
+    ("py:class", r"gomhc\..*\.(Class|Model|Module)"),  # type variables
+]
 suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
