@@ -1,6 +1,6 @@
-"""Follow every link inside the built site: each must lead to a file and an anchor. Nothing may be loaded from elsewhere.
+"""Follow every link inside the built site: it must lead to a file and an anchor. Nothing may be loaded from elsewhere.
 
-    python docs/check_links.py docs/_build/html
+python docs/check_links.py docs/_build/html
 """
 
 from __future__ import annotations

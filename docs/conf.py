@@ -68,6 +68,8 @@ html_theme_options = {
         "color-brand-content": "#0b62b0",
         "color-brand-visited": "#0b62b0",
         "color-inline-code-background": "#f5f7f9",
+        "color-code-background": "#f5f7f9",
+        "color-code-foreground": "#1b1f24",
         "font-stack": "system-ui, sans-serif",
     },
     "dark_css_variables": {
@@ -81,6 +83,8 @@ html_theme_options = {
         "color-brand-content": "#74b6f7",
         "color-brand-visited": "#74b6f7",
         "color-inline-code-background": "#1c2127",
+        "color-code-background": "#1c2127",
+        "color-code-foreground": "#e4e8ec",
     },
 }
 
@@ -90,4 +94,5 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (mathml.visit_inline, None), (mathml.visit_block, None))
     app.add_directive("drawing", pictures.Drawing)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", docstrings.with_colons, priority=900)  # behind it
     mixing_pages.write(FOLDER / "mixings")

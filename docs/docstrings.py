@@ -11,12 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 _CODE = re.compile(r"(`+[^`]+`+)")
+COLON = "\ue000"
+"""Stands for a colon in the docstring of an attribute, where napoleon takes what is before a colon for a type."""
 _SECTION = re.compile(r"(Args|Returns|Yields|Raises|Shape|Note):$")
 
 
 def to_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Mark equations as literal and escape the rest: a handler of Sphinx's `autodoc-process-docstring`."""
     lines[:] = converted(lines)
+    if what in ("attribute", "data", "property"):
+        lines[:] = [line.replace(":", COLON) for line in lines]
+
+
+def with_colons(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Put the colons back that were hidden from napoleon."""
+    lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
 def converted(lines: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Pages of the mixings, written from the registry before the site is built: an index, and a page for each.
 
-The equation and what it says are those of the class's docstring; promises, free reals, errors and costs are read from the
-class or measured. Notes on when to use it and what to watch for are in notes/KEY.md, for mixings that have them.
+The equation and what it says are those of the class's docstring; promises, free reals, errors and costs are read from
+the class or measured. Notes on when to use it and what to watch for are in notes/KEY.md, for mixings that have them.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def index() -> str:
     return f"""# Mixings
 
 A *mixing* turns free reals, the *logits*, into the matrix that mixes the streams. Wherever one is passed
-({{py:class}}`gomhc.HyperConnection`, {{py:func}}`gomhc.upcycle`, {{py:func}}`gomhc.doubly_stochastic`, `--mixing`), it is a value,
-`gomhc.Orthostochastic(num_streams=4)`, or text: a key or a name of the literature from this table, with options behind
-a colon, `"go:expressivity=3"`.
+({{py:class}}`gomhc.HyperConnection`, {{py:func}}`gomhc.upcycle`, {{py:func}}`gomhc.doubly_stochastic`, `--mixing`),
+it is a value, `gomhc.Orthostochastic(num_streams=4)`, or text: a key or a name of the literature from this table, with
+options behind a colon, `"go:expressivity=3"`.
 
 Sizes and counts are of d = 4 streams. Operators are those that torch runs forward and backward for a batch of matrices:
 on a GPU each is a kernel launch or more.
@@ -63,11 +63,11 @@ on a GPU each is a kernel launch or more.
 How far each is from exact, over the scale of its logits:
 
 ```{{drawing}} marginal_errors
-The worst row or column sum of 1,024 random 4 × 4 matrices in float32. Solid lines promise exactness, dashed ones do not.
+The worst row or column sum of 1,024 random 4 × 4 matrices in float32. Solid lines promise exactness, dashed ones not.
 ```
 
-**Which one?** Start with [`go`](go.md): exact, one operator, for any number of streams. If that is where your doubts are,
-compare it with [`identity`](identity.md), which does not mix at all, before you compare it with anything else.
+**Which one?** Start with [`go`](go.md): exact, one operator, for any number of streams. Compare it with
+[`identity`](identity.md), which does not mix at all, before you compare it with anything else.
 [`transportation`](transportation.md) has the fewest free reals of those that reach the whole polytope.
 
 ```{{toctree}}
@@ -174,7 +174,8 @@ def promises(mixing: gomhc.Parametrization) -> str:
     }
     default = f"**{promise(mixing).capitalize()}**."
     reach = "Every" if mixing.covers_polytope else "Not every"
-    return f"{said.get(mixing.promise, default)} {reach} doubly stochastic 4 × 4 matrix is in reach, or a limit of what is."
+    promised = said.get(mixing.promise, default)
+    return f"{promised} {reach} doubly stochastic 4 × 4 matrix is in reach, or a limit of what is."
 
 
 def errors_table(mixing: gomhc.Parametrization) -> str:
@@ -241,8 +242,8 @@ class Cost(NamedTuple):
     def in_words(self) -> str:
         """As a sentence."""
         return (
-            f"a batch of matrices takes {self.forward} operators of torch forward and {self.backward} backward, and backward keeps "
-            f"{self.kept:,.0f} numbers a matrix."
+            f"for a batch of any size: {self.forward} of torch's operators forward, {self.backward} backward; "
+            f"backward keeps {self.kept:,.0f} numbers a matrix."
         )
 
 

@@ -21,7 +21,6 @@ from docutils.parsers.rst import Directive
 import gomhc
 from gomhc.birkhoff.karpelevic import karpelevic_boundary
 from gomhc.birkhoff.measures import marginal_error
-from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.birkhoff.spectral_reach import spectral_reach
 from gomhc.lab.exhibits.spectrum_plots import outline
 from gomhc.lab.exhibits.style import INK, line, look, new_figure
@@ -41,7 +40,10 @@ def reach(key: str) -> Figure:
     generator = torch.Generator().manual_seed(0)
     reached = spectral_reach(mixing, NUM_TARGETS, generator, num_steps=NUM_STEPS, learning_rate=0.15)
     scales = (0.0, 1.0, 3.0, 10.0)
-    draws = [mixing.initial_logits(generator), *(s * torch.randn(mixing.num_logits, generator=generator) for s in scales[1:])]
+    draws = [
+        mixing.initial_logits(generator),
+        *(s * torch.randn(mixing.num_logits, generator=generator) for s in scales[1:]),
+    ]
     figure = new_figure(7.2, 2.7)
     grid = figure.add_gridspec(2, 4, width_ratios=(2.6, 0.25, 1, 1))
     disc = figure.add_subplot(grid[:, 0])
@@ -60,7 +62,7 @@ def reach(key: str) -> Figure:
         signed = bool((matrix < -1e-6).any())
         axes.imshow(matrix, cmap="RdBu" if signed else "Blues", vmin=-1 if signed else 0, vmax=1)
         axes.set_title("at the start" if index == 0 else f"logits of scale {scale:g}", fontsize=8)
-        axes.set(xticks=[], yticks=[])
+        axes.set_axis_off()
     return figure
 
 
@@ -79,7 +81,7 @@ def marginal_errors() -> Figure:
         style = {**line(_name(key)), "linestyle": "-" if exact else "--"}
         axes.loglog(scales, [max(error, 1e-9) for error in errors], **style)
     axes.axhline(torch.finfo(torch.float32).eps, color=INK, linewidth=0.6)
-    axes.text(scales[0], 1.3e-7, "eps of float32", fontsize=8, va="bottom")
+    axes.text(1.0, 1.2e-7, " eps", fontsize=8, va="center", transform=axes.get_yaxis_transform())
     axes.set(xlabel="standard deviation of the logits", ylabel="worst |row or column sum − 1|", ylim=(1e-8, 10))
     axes.legend(ncols=2, fontsize=7.5, loc="upper left")
     return figure
@@ -109,12 +111,14 @@ def depth_gain() -> Figure:
 
 def _name(key: str) -> str:
     """The name under which figures know a mixing: the literature's for its default setting, else its key."""
-    known = {"go": "go-s2", "go-unitary": "go-unitary-s2", NO_MIXING: NO_MIXING}
+    known = {"go": "go-s2", "go-unitary": "go-unitary-s2", "average": "average:num_terms=2"}
     names = [name for name, options in gomhc.PARAMETRIZATIONS[key].names.items() if not options]
     return known.get(key) or next(iter(names), key)
 
 
-DRAWINGS: dict[str, Callable[..., Figure]] = {function.__name__: function for function in (reach, marginal_errors, depth_gain)}
+DRAWINGS: dict[str, Callable[..., Figure]] = {
+    function.__name__: function for function in (reach, marginal_errors, depth_gain)
+}
 
 
 class Drawing(Directive):

@@ -1,6 +1,6 @@
 """The figure of README: streams, read, branch, write and mix, for light and dark pages.
 
-    python docs/streams_figure.py     # writes docs/images/streams-light.svg and streams-dark.svg
+python docs/streams_figure.py     # writes docs/images/streams-light.svg and streams-dark.svg
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ HEIGHTS = (60, 100, 140, 180)
 READ, WRITE, BRANCH = (170, 262), (590, 262), (300, 236, 160, 52)
 MIX, CELL = (316, 56), 32
 TITLE = (
-    "A hyper-connection: the branch reads a weighted sum of four streams, a doubly stochastic matrix mixes them, and the "
-    "branch's output is written to each."
+    "A hyper-connection: the branch reads a weighted sum of four streams, a doubly stochastic matrix mixes them, and "
+    "the branch's output is written to each."
 )
 
 
@@ -33,7 +33,7 @@ def figure(theme: str) -> str:
     body = "\n".join([*streams(c), *mix(c), *read(c), *write(c), *branch(c), *words(c)])
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 348" role="img" aria-label="{TITLE}">
 <title>{TITLE}</title>
-<style>text {{ font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; font-size: 15px; fill: {c["ink"]} }}
+<style>text {{ font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: 15px; fill: {c["ink"]} }}
 .faint {{ fill: {c["faint"]}; font-size: 13px }} .middle {{ text-anchor: middle }} .end {{ text-anchor: end }}</style>
 <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path
 d="M0 0 L8 4 L0 8 z" fill="{c["ink"]}"/></marker></defs>
@@ -56,7 +56,8 @@ def mix(c: dict[str, str]) -> Iterator[str]:
     matrix = go(go.initial_logits(torch.Generator().manual_seed(3)))
     x, y = MIX
     side = 4 * CELL
-    yield f'<rect x="{x - 10}" y="{y - 10}" width="{side + 20}" height="{side + 20}" rx="8" fill="{c["panel"]}" stroke="{c["line"]}"/>'
+    frame = f'x="{x - 10}" y="{y - 10}" width="{side + 20}" height="{side + 20}" rx="8"'
+    yield f'<rect {frame} fill="{c["panel"]}" stroke="{c["line"]}"/>'
     for row in range(4):
         for column, color in enumerate(STREAMS):
             share = matrix[row, column].item()
@@ -68,7 +69,8 @@ def read(c: dict[str, str]) -> Iterator[str]:
     """Thin lines from each stream to one sum."""
     x, y = READ
     for height, color in zip(HEIGHTS, STREAMS, strict=True):
-        yield f'<path d="M110 {height} C150 {height} 130 {y} {x - 14} {y}" fill="none" stroke="{color}" stroke-width="1.6"/>'
+        curve = f"M110 {height} C150 {height} 130 {y} {x - 14} {y}"
+        yield f'<path d="{curve}" fill="none" stroke="{color}" stroke-width="1.6"/>'
         yield f'<circle cx="110" cy="{height}" r="4" fill="{color}"/>'
     yield node(x, y, "Σ", c)
     yield f'<path d="M{x + 14} {y} H{BRANCH[0] - 3}" stroke="{c["ink"]}" stroke-width="2" marker-end="url(#tip)"/>'
@@ -79,7 +81,8 @@ def write(c: dict[str, str]) -> Iterator[str]:
     x, y = WRITE
     yield f'<path d="M{BRANCH[0] + BRANCH[2]} {y} H{x}" stroke="{c["ink"]}" stroke-width="2"/>'
     for height, color in zip(HEIGHTS, STREAMS, strict=True):
-        yield f'<path d="M{x} {y} C{x + 50} {y} {x + 20} {height} {x + 58} {height}" fill="none" stroke="{c["ink"]}" stroke-width="1.4"/>'
+        curve = f"M{x} {y} C{x + 50} {y} {x + 20} {height} {x + 58} {height}"
+        yield f'<path d="{curve}" fill="none" stroke="{c["ink"]}" stroke-width="1.4"/>'
         yield f'<circle cx="{x + 66}" cy="{height}" r="9" fill="{c["paper"]}" stroke="{color}" stroke-width="2"/>'
         yield f'<path d="M{x + 61} {height} h10 m-5 -5 v10" stroke="{c["ink"]}" stroke-width="1.6"/>'
 
@@ -87,7 +90,8 @@ def write(c: dict[str, str]) -> Iterator[str]:
 def branch(c: dict[str, str]) -> Iterator[str]:
     """The network's own layer."""
     x, y, width, height = BRANCH
-    yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="{c["panel"]}" stroke="{c["ink"]}" stroke-width="1.6"/>'
+    frame = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="8"'
+    yield f'<rect {frame} fill="{c["panel"]}" stroke="{c["ink"]}" stroke-width="1.6"/>'
     yield f'<text x="{x + width / 2}" y="{y + 23}" class="middle" font-weight="600">branch F</text>'
     yield f'<text x="{x + width / 2}" y="{y + 41}" class="middle faint">attention or MLP</text>'
 

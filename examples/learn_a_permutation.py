@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Learn a permutation
 #
-# Eight sensors were plugged into the wrong sockets. We see what the sensors sent and what arrived, with noise, and want to
-# know which went where. The answer is a permutation matrix, which cannot be learned by gradient descent; a doubly
-# stochastic matrix can, and every permutation is one.
+# Eight sensors were plugged into the wrong sockets. We see what the sensors sent and what arrived, with noise, and
+# want to know which went where. The answer is a permutation matrix, which cannot be learned by gradient descent; a
+# doubly stochastic matrix can, and every permutation is one.
 #
-# `gomhc.doubly_stochastic` constrains the weight of a linear layer. We compare two mixings that can get there and two
-# forms of Sinkhorn's iteration. It takes half a minute on a laptop.
+# `gomhc.doubly_stochastic` constrains the weight of a linear layer. We compare two mixings that can get there and
+# two forms of Sinkhorn's iteration. It takes half a minute on a laptop.
 
 # %%
 import torch

@@ -7,7 +7,6 @@ The page and claims.json then have it beside the paper's own experiments.
 
 from dataclasses import dataclass
 
-import gomhc
 from gomhc.birkhoff.registry import as_mixing
 from gomhc.lab.exhibits.exhibit import Plot
 from gomhc.lab.exhibits.style import line, new_figure

@@ -1,7 +1,7 @@
 """A mixing of one's own: one class, which everything that takes a mixing then knows by its key.
 
-    GOMHC_PLUGINS=own_mixing.py gomhc train --mixing lazy
-    GOMHC_PLUGINS=own_mixing.py pytest tests/birkhoff -k lazy      # in a clone: the tests of the registry
+GOMHC_PLUGINS=own_mixing.py gomhc train --mixing lazy
+GOMHC_PLUGINS=own_mixing.py pytest tests/birkhoff -k lazy      # in a clone: the tests of the registry
 """
 
 from dataclasses import dataclass
