@@ -30,11 +30,12 @@ reproduce: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-to-reproduce)
 	$(BIN)/gomhc reproduce --scale quick --out reproduction
 
 test: setup lint browser
+	$(MAKE) docs
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --unchecked
 
 # Warnings are errors. Then every link inside the site is followed, and nothing may come from another host.
-docs: .venv/ready-for-docs
+docs: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-for-docs)
 	rm -rf docs/_build
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html

@@ -12,6 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
+import differences  # noqa: E402
 import docstrings  # noqa: E402
 import mathml  # noqa: E402
 import mixing_pages  # noqa: E402
@@ -93,6 +94,7 @@ def setup(app: Sphinx) -> None:
     """Connect what this site has beyond Sphinx."""
     app.add_html_math_renderer("mathml", (mathml.visit_inline, None), (mathml.visit_block, None))
     app.add_directive("drawing", pictures.Drawing)
+    app.add_directive("difference", differences.Difference)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", docstrings.with_colons, priority=900)  # behind it
     mixing_pages.write(FOLDER / "mixings")

@@ -68,7 +68,7 @@ def reach(key: str) -> Figure:
 
 def marginal_errors() -> Figure:
     """The worst row or column sum of float32 matrices over the scale of the logits, d = 4."""
-    figure = new_figure(6.4, 4.2)
+    figure = new_figure(6.4, 5.0)
     axes = figure.subplots()
     scales = torch.logspace(-1, 3, 13)
     for key, cls in gomhc.PARAMETRIZATIONS.items():
@@ -83,7 +83,7 @@ def marginal_errors() -> Figure:
     axes.axhline(torch.finfo(torch.float32).eps, color=INK, linewidth=0.6)
     axes.text(1.0, 1.2e-7, " eps", fontsize=8, va="center", transform=axes.get_yaxis_transform())
     axes.set(xlabel="standard deviation of the logits", ylabel="worst |row or column sum − 1|", ylim=(1e-8, 10))
-    axes.legend(ncols=2, fontsize=7.5, loc="upper left")
+    figure.legend(ncols=3, fontsize=8, loc="outside lower center")
     return figure
 
 

@@ -33,8 +33,8 @@ def figure(theme: str) -> str:
     body = "\n".join([*streams(c), *mix(c), *read(c), *write(c), *branch(c), *words(c)])
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 348" role="img" aria-label="{TITLE}">
 <title>{TITLE}</title>
-<style>text {{ font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: 15px; fill: {c["ink"]} }}
-.faint {{ fill: {c["faint"]}; font-size: 13px }} .middle {{ text-anchor: middle }} .end {{ text-anchor: end }}</style>
+<style>text {{ font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: 17px; fill: {c["ink"]} }}
+.faint {{ fill: {c["faint"]}; font-size: 15px }} .middle {{ text-anchor: middle }} .end {{ text-anchor: end }}</style>
 <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path
 d="M0 0 L8 4 L0 8 z" fill="{c["ink"]}"/></marker></defs>
 {body}
@@ -92,14 +92,14 @@ def branch(c: dict[str, str]) -> Iterator[str]:
     x, y, width, height = BRANCH
     frame = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="8"'
     yield f'<rect {frame} fill="{c["panel"]}" stroke="{c["ink"]}" stroke-width="1.6"/>'
-    yield f'<text x="{x + width / 2}" y="{y + 23}" class="middle" font-weight="600">branch F</text>'
+    yield f'<text x="{x + width / 2}" y="{y + 22}" class="middle" font-weight="600">branch F</text>'
     yield f'<text x="{x + width / 2}" y="{y + 41}" class="middle faint">attention or MLP</text>'
 
 
 def words(c: dict[str, str]) -> Iterator[str]:
     """What the parts are called."""
     yield f'<text x="{MIX[0] + 2 * CELL}" y="20" class="middle" font-weight="600">mix</text>'
-    yield f'<text x="{MIX[0] + 2 * CELL}" y="38" class="middle faint">rows and columns sum to one</text>'
+    yield f'<text x="{MIX[0] + 2 * CELL}" y="40" class="middle faint">rows and columns sum to one</text>'
     yield f'<text x="{READ[0] + 2}" y="{READ[1] + 34}" class="middle" font-weight="600">read</text>'
     yield f'<text x="{WRITE[0]}" y="{WRITE[1] + 34}" class="middle" font-weight="600">write</text>'
     formula = "xᵢ  ←  Σⱼ mixᵢⱼ xⱼ  +  writeᵢ · F( Σⱼ readⱼ xⱼ )"
