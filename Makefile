@@ -37,7 +37,7 @@ test: setup lint browser
 # Warnings are errors. Then every link inside the site is followed, and nothing may come from another host.
 docs: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-for-docs)
 	rm -rf docs/_build
-	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet --doctree-dir docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 
 # In an environment of its own, without torch. auditwheel names the oldest Linux that the wheel runs on, and fails where
