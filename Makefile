@@ -29,10 +29,14 @@ setup: .venv/ready
 reproduce: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-to-reproduce)
 	$(BIN)/gomhc reproduce --scale quick --out reproduction
 
+# One thread each: two processes that share two cores would wait for each other's threads.
+TESTS_AT_ONCE ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
+
 test: setup lint browser
 	$(MAKE) docs
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --unchecked
+	$(PYTEST)
+	$(PYTEST) --unchecked
 
 # Warnings are errors. Then every link inside the site is followed, and nothing may come from another host.
 docs: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-for-docs)

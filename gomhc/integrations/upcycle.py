@@ -1,6 +1,6 @@
 """Upcycling: a pretrained decoder of transformers gets several residual streams, and computes the same at first.
 
-With the start `mean-stream` (see `gomhc.layers.Coefficients`) the mean over streams obeys the plain residual recursion.
+The default start makes a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.integrations import stream_layer
 from gomhc.integrations.architectures import Architecture, architecture_of
-from gomhc.integrations.checkpoints import mark, original_type
+from gomhc.integrations.checkpoints import mark, original_type, require_loadable
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -58,6 +58,7 @@ def upcycle(
     layers, architecture = _layers(model)
     for layer in layers:
         architecture.check(layer)
+    require_loadable(model)
     if copy:
         model = deepcopy(model)
         layers, _ = _layers(model)

@@ -15,7 +15,7 @@ from gomhc import Kronecker, Orthostochastic, Permutations, Promise, Sinkhorn, T
 from gomhc.layers import parameter_groups
 from gomhc.models import GPT, GPTConfig
 
-EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise is Promise.EXACT]
+EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise == Promise.EXACT]
 PAPER = {"num_layers": 6, "num_heads": 6, "num_channels": 384, "context_length": 512, "vocab_size": 50257}
 TINY = {"num_layers": 2, "num_heads": 2, "num_channels": 16, "context_length": 12, "vocab_size": 11}
 
@@ -27,6 +27,19 @@ def tiny(**options):
 def size(mixing):
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in GPT(GPTConfig(**PAPER, mixing=mixing)).parameters())
+
+
+def test_same_seed_gives_every_mixing_and_the_plain_network_the_same_weights():
+    plain = tiny().state_dict()
+    for mixing in REGISTERED:
+        streams = tiny(mixing=mixing).state_dict()
+        assert all(torch.equal(streams[name], weight) for name, weight in plain.items()), mixing
+
+
+def test_wider_hidden_layer_has_the_counted_parameters():
+    wide = tiny(hidden_channels=37)
+    assert wide.blocks[0].feed_forward.branch.up.out_features == 37
+    assert wide.config.num_parameters == sum(parameter.numel() for parameter in wide.parameters())
 
 
 def test_plain_model_has_the_papers_size():
