@@ -7,8 +7,10 @@ the class or measured. Notes on when to use it and what to watch for are in note
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gomhc
-from gomhc.birkhoff.measures import marginal_error
 from gomhc.lab.bench.marginal_errors import LOGIT_SCALES, NUM_CHANNELS
 
 NOTES = Path(__file__).parent / "notes"
@@ -160,7 +161,7 @@ def markdown(text: str) -> str:
 
 def promise(mixing: gomhc.Parametrization) -> str:
     """The promise as a word."""
-    return str(mixing.promise.name).lower().replace("_", " ").replace("|", ", ")
+    return str(mixing.promise)
 
 
 def promises(mixing: gomhc.Parametrization) -> str:
@@ -172,31 +173,35 @@ def promises(mixing: gomhc.Parametrization) -> str:
         "logits.",
         gomhc.Promise.NOTHING: "**Nothing**: any matrix can come out.",
     }
-    default = f"**{promise(mixing).capitalize()}**."
+    default = f"**{promise(mixing).capitalize()}**, for all finite logits."
     reach = "Every" if mixing.covers_polytope else "Not every"
     promised = said.get(mixing.promise, default)
     return f"{promised} {reach} doubly stochastic 4 × 4 matrix is in reach, or a limit of what is."
 
 
 def errors_table(mixing: gomhc.Parametrization) -> str:
-    """The worst sum at several scales of the logits, in float32 and float64."""
-    if mixing.promise is gomhc.Promise.NOTHING:
+    """What is promised of sums and of the spectral norm, measured at several scales of the logits."""
+    promised = mixing.promise
+    measured: dict[str, Callable[[Tensor], Tensor]] = {}
+    if promised.unit_rows:
+        measured["worst row sum, off by"] = lambda matrices: (matrices.sum(-1) - 1).abs().max()
+    if promised.unit_columns:
+        measured["worst column sum, off by"] = lambda matrices: (matrices.sum(-2) - 1).abs().max()
+    if promised != gomhc.Promise.EXACT and math.isfinite(promised.norm):
+        measured["largest singular value, less one"] = lambda matrices: torch.linalg.svdvals(matrices).max() - 1
+    if not measured:
         return ""
-    header = " | ".join(f"scale {scale:g}" for scale in LOGIT_SCALES)
     rows = []
     for dtype in (torch.float32, torch.float64):
         generator = torch.Generator().manual_seed(0)
         logits = torch.randn(NUM_MATRICES, mixing.num_logits, generator=generator, dtype=dtype)
-        worst = [marginal_error(mixing(scale * logits).double()).max().item() for scale in LOGIT_SCALES]
-        rows.append(f"| {str(dtype).removeprefix('torch.')} | " + " | ".join(f"{error:.0e}" for error in worst) + " |")
-    return "\n".join(
-        (
-            f"Worst distance of a row or column sum from one, of {NUM_MATRICES} matrices with normal logits:\n",
-            f"| d = 4 | {header} |",
-            "|---" * (1 + len(LOGIT_SCALES)) + "|",
-            *rows,
-        )
-    )
+        matrices = [mixing(scale * logits).double() for scale in LOGIT_SCALES]
+        for name, measure in measured.items():
+            values = " | ".join(f"{measure(matrix).item():.0e}" for matrix in matrices)
+            rows.append(f"| {name} | {str(dtype).removeprefix('torch.')} | {values} |")
+    header = " | ".join(f"scale {scale:g}" for scale in LOGIT_SCALES)
+    head = f"Of {NUM_MATRICES} matrices with normal logits, d = 4:\n\n| | | {header} |"
+    return "\n".join((head, "|---" * (2 + len(LOGIT_SCALES)) + "|", *rows))
 
 
 def sizes_table(cls: type[gomhc.Parametrization]) -> str:
@@ -242,7 +247,7 @@ class Cost(NamedTuple):
     def in_words(self) -> str:
         """As a sentence."""
         return (
-            f"for a batch of any size: {self.forward} of torch's operators forward, {self.backward} backward; "
+            f"for a batch of {NUM_MATRICES} matrices: {self.forward:,} of torch's operators forward, {self.backward:,} backward; "
             f"backward keeps {self.kept:,.0f} numbers a matrix."
         )
 

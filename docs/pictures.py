@@ -73,12 +73,11 @@ def marginal_errors() -> Figure:
     scales = torch.logspace(-1, 3, 13)
     for key, cls in gomhc.PARAMETRIZATIONS.items():
         mixing = cls(num_streams=4)
-        if mixing.promise is gomhc.Promise.NOTHING or mixing.num_logits == 0:
+        if not (mixing.promise.unit_rows and mixing.promise.unit_columns) or mixing.num_logits == 0:
             continue
         logits = torch.randn(1024, mixing.num_logits, generator=torch.Generator().manual_seed(0))
         errors = [marginal_error(mixing(scale * logits).double()).max().item() for scale in scales]
-        exact = mixing.promise is gomhc.Promise.EXACT
-        style = {**line(_name(key)), "linestyle": "-" if exact else "--"}
+        style = {**line(_name(key)), "linestyle": "-" if mixing.promise.to_rounding else "--"}
         axes.loglog(scales, [max(error, 1e-9) for error in errors], **style)
     axes.axhline(torch.finfo(torch.float32).eps, color=INK, linewidth=0.6)
     axes.text(1.0, 1.2e-7, " eps", fontsize=8, va="center", transform=axes.get_yaxis_transform())
