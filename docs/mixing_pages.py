@@ -247,8 +247,8 @@ class Cost(NamedTuple):
     def in_words(self) -> str:
         """As a sentence."""
         return (
-            f"for a batch of {NUM_MATRICES} matrices: {self.forward:,} of torch's operators forward, {self.backward:,} backward; "
-            f"backward keeps {self.kept:,.0f} numbers a matrix."
+            f"for a batch of {NUM_MATRICES} matrices: {self.forward:,} of torch's operators forward, "
+            f"{self.backward:,} backward; backward keeps {self.kept:,.0f} numbers a matrix."
         )
 
 
