@@ -148,7 +148,7 @@ class Description(NamedTuple):
         """Indented paragraphs are equations."""
         text = (inspect.getdoc(documented) or "").partition("\nArgs:\n")[0]
         summary, *paragraphs = re.split(r"\n\s*\n", text.strip())
-        equations = [inspect.cleandoc(p) for p in paragraphs if p.startswith("    ")]
+        equations = [inspect.cleandoc(p).replace("``", "") for p in paragraphs if p.startswith("    ")]
         prose = [p for p in paragraphs if not p.startswith("    ")]
         return cls(markdown(summary), equations, markdown("\n\n".join(prose)))
 
