@@ -1,6 +1,6 @@
 """`nanogpt_plain.py` with four residual streams, mixed by go-mHC: a minute or two on a laptop.
 
-At step 0 it computes what the plain model does; then reads, writes and mixes learn.
+At step 0 it computes what the plain model with the same weights does; then reads, writes and mixes learn.
 """
 
 import math
