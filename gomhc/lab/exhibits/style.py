@@ -27,6 +27,7 @@ LOOKS: dict[str, Look] = {
     "hc": Look("HC (unconstrained)", "#CC3311", (0, (1, 1))),
     "mhc": Look("mHC (Sinkhorn)", "#EE3377", (0, (3, 1))),
     "mhc-linear": Look("Sinkhorn, linear", "#CC6699", (0, (1, 1))),
+    "sinkhorn-v4": Look("Sinkhorn of DeepSeek-V4", "#882255", (0, (5, 1, 1, 1))),
     "mhc-lite": Look("mHC-lite", "#EE7733"),
     "kromhc": Look("KromHC", "#009988", (0, (4, 1, 1, 1))),
     "transportation": Look("transportation", "#A8801C", (0, (2, 1))),
