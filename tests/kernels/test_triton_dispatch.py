@@ -44,8 +44,8 @@ def test_triton_is_available_with_its_interpreter():
 @pytest.mark.parametrize("key", sorted(PARAMETRIZATIONS))
 def test_every_mixing_is_the_same_in_triton_as_in_plain_torch(key, launches, generator):
     mixing = PARAMETRIZATIONS[key](num_streams=4)
-    logits = torch.randn(2, 9, mixing.num_logits, generator=generator)
-    cotangent = torch.randn(2, 9, 4, 4, generator=generator)
+    logits = torch.randn(2, 3, mixing.num_logits, generator=generator)
+    cotangent = torch.randn(2, 3, 4, 4, generator=generator)
     if mixing.num_logits == 0:
         return
     actual = result_and_gradient("triton", mixing, [logits], cotangent)

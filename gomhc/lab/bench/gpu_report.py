@@ -33,7 +33,7 @@ PACKAGES = ("gomhc", "torch", "triton", "transformers", "liger-kernel", "tile-ke
 
 
 @dataclass(frozen=True)
-class Agreement:
+class KernelAgreement:
     """How far a kernel is from float64, results and gradients."""
 
     operation: str
@@ -57,7 +57,7 @@ class LayerTime:
     problem: str = ""
 
 
-def agreements(device: str, tokens: int, channels: int) -> Iterator[Agreement]:
+def agreements(device: str, tokens: int, channels: int) -> Iterator[KernelAgreement]:
     """Compare every map that has kernels, and read and write in every dtype."""
     for key, kind in PARAMETRIZATIONS.items():
         mixing = kind(num_streams=NUM_STREAMS)
@@ -142,7 +142,7 @@ def _read(streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor) -> tuple
     return kernels.read(streams, weight, scale, bias, read_offset=0.25, epsilon=1e-6)
 
 
-def _agreement(operation: str, function: Callable[..., Any], inputs: list[Tensor]) -> Agreement:
+def _agreement(operation: str, function: Callable[..., Any], inputs: list[Tensor]) -> KernelAgreement:
     results = _results("plain", function, inputs)
     cotangents = [_random(*result.shape, device=str(result.device)).to(result.dtype) for result in results]
     actual = _results_and_gradients("triton", function, inputs, cotangents)
@@ -153,7 +153,7 @@ def _agreement(operation: str, function: Callable[..., Any], inputs: list[Tensor
         for ours, exact in zip(actual, expected, strict=True)
     ]
     largest = max(errors, key=lambda error: (math.isnan(error), error))
-    return Agreement(operation, _name(inputs[0].dtype), largest)
+    return KernelAgreement(operation, _name(inputs[0].dtype), largest)
 
 
 def _results(version: str, function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Tensor, ...]:

@@ -100,9 +100,9 @@ def test_without_a_gpu_one_line_says_so_and_nothing_is_written(tmp_path):
 
 
 def test_a_kernel_that_gives_nan_does_not_agree():
-    assert not gpu_report.Agreement("read", "float32", float("nan")).agrees
-    assert not gpu_report.Agreement("read", "float32", 33.0).agrees
-    assert gpu_report.Agreement("read", "float32", 1.0).agrees
+    assert not gpu_report.KernelAgreement("read", "float32", float("nan")).agrees
+    assert not gpu_report.KernelAgreement("read", "float32", 33.0).agrees
+    assert gpu_report.KernelAgreement("read", "float32", 1.0).agrees
 
 
 def test_what_fails_in_another_package_is_told_and_not_raised(monkeypatch):
