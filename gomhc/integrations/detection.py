@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gomhc.integrations.architectures import Architecture, Chains
-from gomhc.integrations.hidden_streams import NotResidualError, Run
+from gomhc.integrations.hidden_streams import NotResidualError, Run, is_norm
 from gomhc.integrations.layer_code import NoCodeError
 from gomhc.integrations.stream_layer import (
     Branches,
@@ -106,12 +107,16 @@ def _lists_of_layers(
     with logged(called):
         _outputs(model, inputs, "evaluation")
     chosen: dict[str, nn.ModuleList] = {}
+    reasons = []
     for name, layers in lists.items():
-        is_inside = any(name.startswith(f"{outer}.") for outer in chosen)
-        if not is_inside and len(layers) > 0 and _run_in_turn(layers, called):
+        if len(layers) == 0 or any(name.startswith(f"{outer}.") for outer in chosen):
+            continue
+        if _run_in_turn(layers, called):
             chosen[name] = layers
+        elif any(layer in called for layer in layers):
+            reasons.append(f"those of {name} are called several times, or not all on this example")
     if not chosen:
-        raise RefusedError(f"{type(model).__name__} has no list of layers that are called in turn")
+        raise RefusedError(f"{type(model).__name__} has no list of layers that are called in turn; {'; '.join(reasons)}")
     return chosen
 
 
@@ -193,36 +198,43 @@ def _record(
 
 def _branches(layer: Any, chains: Chains | None, streams: Tensor, args: Any, kwargs: Any) -> tuple[Branches, Any]:
     """The first form in which the streams follow the layer's code and keep its mean, and the layer's output."""
-    plain = _first(layer.original_class.forward(layer, readout(streams), *args, **kwargs))
-    reasons = []
+    # What is kept between calls (caches, states) is kept once.
+    again = partial(deepcopy, (args, kwargs))
+    plain_args, plain_kwargs = again()
+    plain = _first(layer.original_class.forward(layer, readout(streams), *plain_args, **plain_kwargs))
+    reasons: list[Exception] = []
     for depth, norms_are_passed in FORMS if chains is None else FORMS[:1]:
         events: list[Any] = []
         run = _Recorder(events, depth, norms_are_passed)
         try:
             with logged(events):
-                output = compute(layer, chains, run, streams, args, kwargs)
-            mean = _first(finished(output, as_tokens=True))
-            if not run.connections:
-                raise NotResidualError("it adds nothing to its hidden states")
-            unwritten = [place for place, connection in run.connections.items() if connection not in run.written]
-            if unwritten:
-                raise NotResidualError(f"what it reads at {unwritten[0]!r} is not added to its hidden states")
-            difference = relative_difference(mean, plain)
-            if difference > tolerance(plain.dtype):
-                raise NotResidualError(f"what it adds is not all that it computes: off by {difference:.2g}")
+                output = compute(layer, chains, run, streams, *again())
+            _check_layer(run, _first(finished(output, as_tokens=True)), plain)
         except NoCodeError:
             raise
         except Exception as error:
             reasons.append(error)
             continue
-        places = list(run.connections) if chains is None else list(chains.branches)
+        places = list(run.connections)
         names = _names(layer, events, places) if chains is None else places
         branches = Branches(
             places=dict(zip(places, names, strict=True)), depth=depth, norms_are_passed=norms_are_passed, chains=chains
         )
-        return branches, output
+        return branches, compute(layer, chains, _Recorder([], depth, norms_are_passed), streams, args, kwargs)
     reason = next((error for error in reasons if isinstance(error, NotResidualError)), reasons[0])
     raise NotResidualError(str(reason) or type(reason).__name__) from reason
+
+
+def _check_layer(run: Run, mean: Tensor, plain: Tensor) -> None:
+    """The streams must end in what the layer adds to them, and their mean must be what the plain layer gives."""
+    if not run.connections:
+        raise NotResidualError("it adds nothing to its hidden states")
+    for place, connection in run.connections.items():
+        if connection not in run.written:
+            raise NotResidualError(f"what it reads at {place!r} is not added to its hidden states")
+    difference = relative_difference(mean, plain)
+    if not difference <= tolerance(plain.dtype):
+        raise NotResidualError(f"it computes more than its branches: off by {difference:.2g} without that")
 
 
 def _first(output: Any) -> Tensor:
@@ -236,9 +248,9 @@ def _names(layer: nn.Module, events: list[Any], places: list[str]) -> list[str]:
     names: list[str] = []
     starts = [events.index(place) for place in places]
     for start, end in zip(starts, [*starts[1:], len(events)], strict=True):
-        roles = dict.fromkeys(
-            role for module in events[start + 1 : end] if module in paths for role in [_role(paths[module], module)] if role
-        )
+        called = {paths[module]: module for module in events[start + 1 : end] if module in paths}
+        outermost = [path for path in called if not any(path.startswith(f"{other}.") for other in called)]
+        roles = dict.fromkeys(filter(None, (_role(path, called[path]) for path in outermost)))
         name = "_and_".join(list(roles)[:2]) or "branch"
         names.append(name if name not in names else f"{name}_{len(names)}")
     return names
@@ -253,8 +265,7 @@ WORDS = {
 
 
 def _role(path: str, module: nn.Module) -> str:
-    is_small = "norm" in type(module).__name__.lower() or not any(parameter.ndim > 1 for parameter in module.parameters())
-    if is_small:
+    if is_norm(module) or not any(parameter.ndim > 1 for parameter in module.parameters()):
         return ""
     for role, words in WORDS.items():
         if any(word in path.lower() for word in words):
@@ -311,7 +322,10 @@ def _check(model: PreTrainedModel, inputs: Mapping[str, Any], stacks: Sequence[S
                 for layer, branches in zip(lists[stack.path], stack.branches, strict=True):
                     for name in branches.places.values():
                         layer.connections[name] = _trial_connection(stack.channels, next(layer.parameters()).device)
-            found = _outputs(model, inputs, how)
+            try:
+                found = _outputs(model, inputs, how)
+            except ValueError as error:
+                raise RefusedError(f"{type(model).__name__} cannot run with streams, in {how}: {error}") from error
         difference = max(map(relative_difference, found, expected))
         if not difference <= tolerance(expected[0].dtype):
             raise RefusedError(

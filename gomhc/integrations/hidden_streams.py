@@ -7,7 +7,6 @@ branches that saw the same streams is written at once. d = num_streams, c = chan
 
 from __future__ import annotations
 
-import builtins
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -17,8 +16,6 @@ from torch import Tensor, nn
 from gomhc.integrations.layer_code import rewritten
 from gomhc.layers import HyperConnection, readout
 from gomhc.layers.hyper_connection import State
-
-BUILTINS = frozenset(value for value in vars(builtins).values() if callable(value))
 
 
 class NotResidualError(ValueError):
@@ -43,6 +40,14 @@ class Run:
         self.path = ""
         self.level = 0
         self.written: list[HyperConnection] = []
+
+    def inside(self, place: str, levels: int, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function whose code takes the hidden states themselves."""
+        path = self.path
+        self.path, self.level = f"{path}{place}/", self.level + levels
+        result = _code(function)(*args, **kwargs)
+        self.path, self.level = path, self.level - levels
+        return result
 
     def connection(self, place: str, streams: Tensor) -> HyperConnection:
         """The connection whose branch begins at this place of the code."""
@@ -227,14 +232,20 @@ class Handlers:
     @staticmethod
     def call(place: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         run = _run_of(args, kwargs)
-        if run is None or function in BUILTINS:
+        if run is None:
             return function(*args, **kwargs)
-        followed = _followed(run, function)
-        if followed is not None:
-            return _call_inside(run, place, followed, args, kwargs)
-        if run.norms_are_passed and _is_norm(function) and len(args) + len(kwargs) == 1:
-            (streams,) = (*args, *kwargs.values())
-            return streams.passed_through(function)
+        if isinstance(function, nn.Module):
+            if run.level < run.depth and _can_be_followed(function):
+                return run.inside(place, 1, type(function).forward, function, *args, **kwargs)
+            if run.norms_are_passed and is_norm(function) and len(args) + len(kwargs) == 1:
+                (streams,) = (*args, *kwargs.values())
+                return streams.passed_through(function)
+        elif isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
+            return run.inside(place, 0, function.__func__, function.__self__, *args, **kwargs)
+        elif isinstance(function, FunctionType) and not function.__module__.startswith("torch."):
+            return run.inside(place, 0, function, *args, **kwargs)
+        elif function.__module__ == "builtins":  # isinstance, hasattr
+            return function(*args, **kwargs)
         args = tuple(_read(value, place) for value in args)
         return function(*args, **{name: _read(value, place) for name, value in kwargs.items()})
 
@@ -282,29 +293,22 @@ def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
     return None
 
 
-def _is_norm(function: Any) -> bool:
-    return isinstance(function, nn.Module) and "norm" in type(function).__name__.lower()
+def is_norm(module: nn.Module) -> bool:
+    """Whether this is a LayerNorm, an RMSNorm or the like."""
+    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
 
 
-def _call_inside(run: Run, place: str, followed: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    path, level = run.path, run.level
-    run.path = f"{path}{place}/"
-    run.level = level + int(len(followed) > 1 and isinstance(followed[1], nn.Module) and followed[2])
-    function = followed[0]
-    result = function(*args, **kwargs) if followed[1] is None else function(followed[1], *args, **kwargs)
-    run.path, run.level = path, level
-    return result
+CODE: dict[Any, Any] = {}
+"""Functions whose code has been rewritten; torch.compile reads a dictionary, and not a cached function."""
 
 
-def _followed(run: Run, function: Any) -> tuple[Any, Any, bool] | None:
-    """The code that takes the hidden states themselves, its `self`, and whether it is that of a submodule."""
-    if isinstance(function, nn.Module):
-        is_leaf = type(function).__module__.startswith("torch.") or not any(True for _ in function.children())
-        if is_leaf or _is_norm(function) or run.level >= run.depth or "forward" in vars(function):
-            return None
-        return rewritten(type(function).forward, Handlers), function, True
-    if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
-        return rewritten(function.__func__, Handlers), function.__self__, False
-    if isinstance(function, FunctionType) and function.__module__.split(".")[0] != "torch":
-        return rewritten(function, Handlers), None, False
-    return None
+def _code(function: Any) -> Any:
+    if function not in CODE:
+        CODE[function] = rewritten(function, Handlers)
+    return CODE[function]
+
+
+def _can_be_followed(module: nn.Module) -> bool:
+    """Whether it is made of other modules, and its code is its class's own."""
+    is_made_of_modules = next(module.children(), None) is not None and not type(module).__module__.startswith("torch.")
+    return is_made_of_modules and not is_norm(module) and "forward" not in vars(module)

@@ -39,7 +39,8 @@ class Branches:
 class LayerPlan:
     """The branches of a layer with streams, and its place in the model."""
 
-    branches: Branches
+    branches: Branches | None
+    """None while they are being found."""
     num_streams: int
     is_first: bool
     is_last: bool
@@ -57,6 +58,7 @@ class StreamLayer(nn.Module):
         plan = self.plan
         streams = expand(hidden_states, plan.num_streams) if plan.is_first else hidden_states
         branches = plan.branches
+        assert branches is not None
         run = Run(self.connections, branches.places, branches.depth, branches.norms_are_passed)
         return finished(compute(self, branches.chains, run, streams, args, kwargs), as_tokens=plan.is_last)
 

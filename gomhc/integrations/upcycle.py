@@ -116,6 +116,10 @@ def _require_plain(model: PreTrainedModel) -> None:
     for layer in model.modules():
         if isinstance(layer, StreamLayer):
             raise ValueError("this model has streams already; upcycle a plain one")
+        if "HyperConnection" in type(layer).__name__:
+            raise ValueError(
+                f"{type(model).__name__} has hyper-connections of its own; gomhc.swap_mixing gives them another mixing"
+            )
         if "forward" in vars(layer):
             raise ValueError(
                 "another library has replaced the forward of a layer (accelerate does for device_map); upcycle before"
