@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gomhc.integrations.architectures import Architecture, Chains
-from gomhc.integrations.hidden_streams import NotResidualError, Run, is_norm
+from gomhc.integrations.hidden_streams import NotResidualError, Run
 from gomhc.integrations.layer_code import NoCodeError
 from gomhc.integrations.stream_layer import (
     Branches,
@@ -265,7 +265,7 @@ WORDS = {
 
 
 def _role(path: str, module: nn.Module) -> str:
-    if is_norm(module) or not any(parameter.ndim > 1 for parameter in module.parameters()):
+    if "norm" in path.rsplit(".", 1)[-1] or not any(parameter.ndim > 1 for parameter in module.parameters()):
         return ""
     for role, words in WORDS.items():
         if any(word in path.lower() for word in words):

@@ -295,7 +295,8 @@ def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
 
 def is_norm(module: nn.Module) -> bool:
     """Whether this is a LayerNorm, an RMSNorm or the like."""
-    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
+    name = type(module).__name__.lower()
+    return name.endswith("norm") or ("norm" in name and next(module.children(), None) is None)
 
 
 CODE: dict[Any, Any] = {}

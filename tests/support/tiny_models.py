@@ -43,7 +43,7 @@ SMALL |= dict.fromkeys(
     ("intermediate_size_mlp", "expert_ffn_hidden_size", "dense_intermediate_size", "d_ff", "mlp_intermediate_size"), 48
 )
 SMALL |= dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 4)
-SMALL |= dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_top_k", "moe_k"), 2)
+SMALL |= dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k"), 2)
 SMALL |= dict.fromkeys(("n_group", "topk_group", "num_expert_group"), 1)
 SMALL |= dict.fromkeys(("index_topk", "index_n_heads"), 2)
 SMALL |= dict.fromkeys(("mamba_d_state", "state_size", "ssm_state_size", "mamba_d_head", "mamba_head_dim"), 8)
@@ -56,8 +56,26 @@ SMALL |= dict.fromkeys(("sliding_window", "attention_window_size", "window_size"
 SMALL |= {"hidden_size_per_layer_input": 8, "laurel_rank": 4, "num_kv_shared_layers": 1, "image_size": 16}
 SMALL |= {"patch_size": 8, "num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 64, "d_kv": 8}
 SMALL |= {"depth": 2, "out_hidden_size": 32, "num_channels": 3, "query_pre_attn_scalar": 8}
+SMALL |= {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1}
+SMALL |= {"attn_layer_indices": [1, 3], "first_k_dense_replace": 1, "num_dense_layers": 1, "layer_group_size": 2}
 SMALL |= SPECIAL
+NOT_NONE = {*SPECIAL, "head_dim", "num_key_value_heads", "attn_layer_indices", "n_routed_experts", "num_experts_per_tok"}
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
+
+
+PARTICULAR: dict[str, dict[str, Any]] = {
+    "mamba2": {"num_heads": 8},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "longcat_flash": {"qk_head_dim": 16},
+    "xmod": {"default_language": "en_XX"},
+    "reformer": {"is_decoder": True, "axial_pos_shape": [8, 8], "axial_pos_embds_dim": [16, 16]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "zaya": {"num_experts_per_tok": 1},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+}
+"""What the general rules do not get right."""
 
 
 def tiny_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrainedConfig:
@@ -69,14 +87,17 @@ def tiny_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrai
     depth = next((stored[name] for name in LAYERS if isinstance(stored.get(name), int)), None)
     for name in names:
         value = stored.get(name)
-        if name in SMALL and name in stored and (value is not None or name in SPECIAL) and not isinstance(value, list):
+        is_meant = value is not None or name in NOT_NONE
+        if name in SMALL and name in stored and is_meant and not isinstance(value, list):
             options[name] = SMALL[name]
         elif isinstance(value, list) and depth is not None and len(value) == depth:
             options[name] = _pattern(value)
+    if "kv_lora_rank" in options and "num_key_value_heads" in options:
+        options["num_key_value_heads"] = options["num_attention_heads"]
     for name, part in default.sub_configs.items():
         if isinstance(getattr(default, name, None), PreTrainedConfig) and not name.startswith("Auto"):
             options[name] = tiny_config(type(getattr(default, name))).to_dict()
-    return config_class(**{**options, **changes})
+    return config_class(**{**options, **PARTICULAR.get(config_class.model_type, {}), **changes})
 
 
 def _pattern(values: list[Any]) -> list[Any]:
