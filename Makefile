@@ -27,9 +27,13 @@ setup: .venv/ready
 reproduce: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-to-reproduce)
 	$(BIN)/gomhc reproduce --scale quick --out reproduction
 
+# One thread each: two processes that share two cores would wait for each other's threads.
+TESTS_AT_ONCE ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
+
 test: setup lint browser
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --unchecked
+	$(PYTEST)
+	$(PYTEST) --unchecked
 
 # In an environment of its own, without torch. auditwheel names the oldest Linux that the wheel runs on, and fails where
 # the wheel has no library. Wheels for others come from cibuildwheel, see pyproject.toml.

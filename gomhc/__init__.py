@@ -10,22 +10,30 @@ from gomhc import inspection, kernels, models, statistics
 from gomhc.birkhoff import (
     PARAMETRIZATIONS,
     Average,
+    BoundedOffDiagonal,
+    Circulant,
     Identity,
     Kronecker,
     LinearSinkhorn,
+    Orthogonal,
     Orthostochastic,
     Parametrization,
     Permutations,
+    PolytopeProjection,
     Promise,
+    RowStochastic,
     Sinkhorn,
+    SpectralSphere,
     Transportation,
     Unconstrained,
     Unistochastic,
     register,
 )
+from gomhc.integrations import auto_types
 from gomhc.integrations.architectures import Architecture, register_architecture
-from gomhc.integrations.deepseek_v4 import SinkhornV4, swap_mixing
+from gomhc.integrations.deepseek_v4 import SinkhornV4
 from gomhc.integrations.parametrize import doubly_stochastic
+from gomhc.integrations.swapping import swap_mixing
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 
@@ -37,18 +45,24 @@ __all__ = [
     "PARAMETRIZATIONS",
     "Architecture",
     "Average",
+    "BoundedOffDiagonal",
+    "Circulant",
     "HyperConnection",
     "Identity",
     "Kronecker",
     "LearnedReadout",
     "LinearSinkhorn",
+    "Orthogonal",
     "Orthostochastic",
     "Parametrization",
     "Permutations",
+    "PolytopeProjection",
     "Promise",
     "Residual",
+    "RowStochastic",
     "Sinkhorn",
     "SinkhornV4",
+    "SpectralSphere",
     "Transportation",
     "Unconstrained",
     "Unistochastic",
@@ -71,6 +85,8 @@ _WITH_TRANSFORMERS = {"from_pretrained": "checkpoints", "upcycle": "upcycle"}
 
 if find_spec("transformers") is not None:  # or `from gomhc import *` would fail without it
     __all__ += ["from_pretrained", "upcycle"]
+
+auto_types.teach()
 
 
 def __getattr__(name: str) -> Any:

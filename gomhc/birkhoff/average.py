@@ -13,7 +13,8 @@ from torch import Tensor
 
 from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import Orthostochastic
-from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.birkhoff.parametrization import Parametrization, require_positive
+from gomhc.birkhoff.promise import Promise
 from gomhc.birkhoff.registry import as_mixing
 from gomhc.shapes import Float
 
@@ -78,7 +79,7 @@ class Average(Parametrization):
 
     @property
     def promise(self) -> Promise:
-        return self.part.promise
+        return self.part.promise.averaged()
 
     @property
     def covers_polytope(self) -> bool:

@@ -32,6 +32,7 @@ class Identity(Parametrization):
     """
 
     key: ClassVar[str] = "identity"
+    starts_at_identity: ClassVar[bool] = True
 
     @property
     def num_logits(self) -> int:

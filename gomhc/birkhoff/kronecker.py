@@ -8,19 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from gomhc.birkhoff.parametrization import Parametrization, Promise
+from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.permutations import Permutations
+from gomhc.birkhoff.promise import Promise
 from gomhc.shapes import Float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kronecker(Parametrization):
-    r"""The Kronecker product of small doubly stochastic matrices (KromHC).
+    r"""The Kronecker product of small matrices (KromHC), doubly stochastic if they are.
 
         B = U_1 (x) U_2 (x) ... (x) U_K,    i_1 i_2 ... i_K = d
 
@@ -75,7 +77,8 @@ class Kronecker(Parametrization):
 
     @property
     def promise(self) -> Promise:
-        return min((part.promise for part in self.parts), default=Promise.EXACT)
+        promises = [part.promise for part in self.parts]
+        return reduce(Promise.times, promises) if promises else Promise.EXACT
 
     @property
     def covers_polytope(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
+from gomhc.birkhoff.promise import Promise
 from gomhc.checks import LARGEST_WHOLE, require_number, require_whole
 from gomhc.kernels.precision import at_least_float32, has_float64, in_float64, widened, without_autocast
 from gomhc.shapes import Float
@@ -26,22 +26,6 @@ LEAST_LEAK = 1e-10
 """Smallest initial leak: below it, float64 can hardly tell the matrix from the identity."""
 FIT_TOLERANCE = 1e-3
 """Largest distance from one of the row and column sums of a matrix that `fit` accepts, unless its dtype is coarser."""
-
-
-class Promise(IntEnum):
-    """What a parametrization promises of its matrices, from weakest to strongest.
-
-    Example::
-
-        >>> gomhc.Sinkhorn(num_streams=4).promise < gomhc.Promise.EXACT
-        True
-    """
-
-    NOTHING = 0
-    APPROXIMATE = 1
-    """Doubly stochastic up to an error that `gomhc.birkhoff.measures.marginal_error` reports."""
-    EXACT = 2
-    """Nonnegative, and row and column sums are one to rounding, for logits of up to 1e4 and more."""
 
 
 class Fit(NamedTuple):
@@ -86,6 +70,10 @@ class Parametrization(ABC):
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that the literature has for settings of it: name -> options."""
 
+    starts_at_identity: ClassVar[bool] = False
+    """Whether it starts as the identity, which zero logits mean, whatever the leak: its Jacobian does not vanish there.
+    """
+
     def __post_init__(self) -> None:
         require_positive(self, "num_streams", most=MOST_STREAMS)
         require_number("initial_leak", self.initial_leak, least=LEAST_LEAK, most=0.5)  # on the identity nothing learns
@@ -126,14 +114,18 @@ class Parametrization(ABC):
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
         """`initial_logits` in float64. Here: those of (1 - leak) I + leak S, with S random and of zero diagonal."""
+        if self.starts_at_identity:
+            device = generator.device if generator is not None else torch.device("cpu")
+            return torch.zeros(self.num_logits, dtype=torch.float64, device=device)
         away = samplers.sinkhorn_off_diagonal(self.num_streams, 1, generator)
         identity = torch.eye(self.num_streams, dtype=away.dtype, device=away.device)
         return self.closest_logits(torch.lerp(identity, away, self.initial_leak))[0]
 
     def fit(self, matrix: Tensor) -> Fit:
-        """Logits whose image is closest to a doubly stochastic `matrix` (*batch, d, d), and the distance that remains.
+        """Logits whose image is closest to `matrix` (*batch, d, d), and the distance that remains.
 
-        Where the map has no inverse in closed form, the best of several deterministic local searches.
+        The matrix must have the sums and signs that are promised: be doubly stochastic, for most mixings. Where the map
+        has no inverse in closed form, the best of several deterministic local searches.
         """
         self._check_target(matrix)
         matrix = matrix.detach()
@@ -167,20 +159,25 @@ class Parametrization(ABC):
             raise ValueError(f"matrix must be real floating point, got {matrix.dtype}; convert with matrix.float()")
         if matrix.shape[-2:] != (d, d):
             raise ValueError(f"{self} fits matrices of shape (*batch, {d}, {d}), got {tuple(matrix.shape)}")
-        if self.promise is Promise.NOTHING or matrix.numel() == 0:
-            return
-        if not is_doubly_stochastic(matrix):
+        if not self.can_fit(matrix):
             error, lowest = marginal_error(widened(matrix)).max().item(), matrix.min().item()
             raise ValueError(
-                f"expected a doubly stochastic matrix, got row or column sums off by {error:.2g} and a smallest entry "
-                f"of {lowest:.2g}; gomhc.birkhoff.balance(matrix) makes a positive matrix doubly stochastic"
+                f"expected a matrix that is {self.promise.shape}, got row or column sums off by {error:.2g} and a "
+                f"smallest entry of {lowest:.2g}; gomhc.birkhoff.balance(matrix) makes a positive matrix doubly "
+                f"stochastic"
             )
 
+    def can_fit(self, matrix: Float[Tensor, "*batch d d"]) -> bool:
+        """Whether all these matrices have the sums and signs that are promised, within the tolerance of `fit`."""
+        return self.promise.of_entries.admits(widened(matrix), _fit_tolerance(matrix))
 
-def is_doubly_stochastic(matrix: Float[Tensor, "*batch d d"]) -> bool:
-    """Whether all of these matrices are doubly stochastic, within the tolerance of `fit`."""
-    tolerance = max(FIT_TOLERANCE, torch.finfo(matrix.dtype).eps)
-    return bool((marginal_error(widened(matrix)) <= tolerance).all() and (matrix >= -tolerance).all())
+    def admits(self, matrix: Float[Tensor, "*batch d d"]) -> bool:
+        """Whether all these matrices are as promised, within the tolerance of `fit`."""
+        return self.promise.admits(widened(matrix), _fit_tolerance(matrix))
+
+
+def _fit_tolerance(matrix: Tensor) -> float:
+    return max(FIT_TOLERANCE, torch.finfo(matrix.dtype).eps)
 
 
 def _with_float64(generator: torch.Generator | None) -> torch.Generator | None:

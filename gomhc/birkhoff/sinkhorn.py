@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gomhc.birkhoff.parametrization import Parametrization, Promise, require_positive
+from gomhc.birkhoff.parametrization import Parametrization, require_positive
+from gomhc.birkhoff.promise import Promise
 from gomhc.kernels.plain_map import saturated
 from gomhc.shapes import Float
 

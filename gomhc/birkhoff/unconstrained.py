@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from gomhc.birkhoff.parametrization import Parametrization, Promise
+from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.birkhoff.promise import Promise
 from gomhc.shapes import Float
 
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from gomhc.birkhoff import Parametrization, Promise, as_mixing
-from gomhc.birkhoff.parametrization import is_doubly_stochastic
+from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.layers import FromLogits
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -21,7 +20,8 @@ def doubly_stochastic(
     """Constrain a square weight to be doubly stochastic: the optimizer sees the free reals that it is made of.
 
     A weight that is doubly stochastic already is kept as closely as the mixing can; any other is replaced by random
-    ones near the identity. It can be read, assigned, saved and loaded as any weight that torch parametrizes.
+    ones near the identity. A mixing that promises something else makes the weight what it promises. It can be read,
+    assigned, saved and loaded as any weight that torch parametrizes.
 
     Args:
         module: holds the weight, and is changed in place.
@@ -54,8 +54,7 @@ def doubly_stochastic(
     d = chosen.num_streams
     if weight.shape[-2:] != (d, d):
         raise ValueError(f"{chosen} makes shape (*batch, {d}, {d}), but {name!r} has shape {tuple(weight.shape)}")
-    free = chosen.promise is Promise.NOTHING
-    keep = not weight.is_meta and (free or is_doubly_stochastic(weight))
+    keep = not weight.is_meta and chosen.admits(weight)
     initial = None if keep else _initial_logits(chosen, weight, generator)
     parametrize.register_parametrization(module, name, FromLogits(chosen, initial))
     return module

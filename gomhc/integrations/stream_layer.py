@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.integrations.architectures import Chains
 from gomhc.integrations.hidden_streams import Handlers, HiddenStreams, NotResidualError, Point, Run
+from gomhc.integrations.in_float32 import Connections
 from gomhc.integrations.layer_code import rewritten
 from gomhc.integrations.made_class import Made
 from gomhc.layers import expand, readout
@@ -94,7 +95,7 @@ def finished(output: Any, *, as_tokens: bool) -> Any:
 
 def carry_streams(layer: Any, plan: LayerPlan, connections: Mapping[str, nn.Module]) -> None:
     """Make this layer carry streams."""
-    layer.connections = nn.ModuleDict(connections).train(layer.training)
+    layer.connections = Connections(connections).train(layer.training)
     layer.plan = plan
     layer.__class__ = with_streams(type(layer))
 

@@ -1,6 +1,6 @@
-"""Upcycling: a pretrained decoder of transformers gets several residual streams, and computes the same at first.
+"""Upcycling: a pretrained model of transformers gets several residual streams, and computes the same at first.
 
-With the start `mean-stream` (see `gomhc.layers.Coefficients`) the mean over streams obeys the plain residual recursion.
+The default start makes a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from transformers import PreTrainedModel
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.integrations.architectures import ARCHITECTURES
-from gomhc.integrations.checkpoints import mark, original_type
+from gomhc.integrations.checkpoints import mark, original_type, require_loadable
 from gomhc.integrations.detection import Stack, find_stacks, stack_from
 from gomhc.integrations.example_inputs import example_inputs as make_example_inputs
+from gomhc.integrations.in_float32 import place_beside
 from gomhc.integrations.stream_layer import LayerPlan, StreamLayer, carry_streams
 from gomhc.layers import HyperConnection
 
@@ -64,6 +65,7 @@ def upcycle(
     """
     chosen = as_mixing(mixing, num_streams)
     _require_plain(model)
+    require_loadable(model)
     if copy:
         model = deepcopy(model)
     stacks = find_stacks(model, example_inputs or make_example_inputs(model), ARCHITECTURES.get(original_type(model.config)))
@@ -91,11 +93,16 @@ def _install(
         layers: Any = model.base_model.get_submodule(stack.path)
         numbers = count()
         for index, (layer, branches) in enumerate(zip(layers, stack.branches, strict=True)):
-            device = next(layer.parameters()).device
             connections = {
                 name: HyperConnection(
-                    None, stack.channels, mixing, dynamic=dynamic, layer_index=next(numbers), generator=generator
-                ).to(device, torch.float32)
+                    None,
+                    stack.channels,
+                    mixing,
+                    dynamic=dynamic,
+                    layer_index=next(numbers),
+                    generator=generator,
+                    **place_beside(layer),
+                )
                 for name in branches.places.values()
             }
             plan = LayerPlan(

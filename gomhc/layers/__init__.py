@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gomhc.layers.coefficients import Coefficients, ReadWriteMix, Start
+from gomhc.layers.coefficients import DEFAULT_START, INITIAL_SCALE, Coefficients, ReadWriteMix, Start
 from gomhc.layers.expand_readout import LearnedReadout, expand, readout
 from gomhc.layers.from_logits import FromLogits
 from gomhc.layers.groups import parameter_groups
@@ -10,6 +10,8 @@ from gomhc.layers.hyper_connection import HyperConnection
 from gomhc.layers.residual import Residual
 
 __all__ = [
+    "DEFAULT_START",
+    "INITIAL_SCALE",
     "Coefficients",
     "FromLogits",
     "HyperConnection",

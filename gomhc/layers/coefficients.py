@@ -15,15 +15,20 @@ from torch import Tensor, nn
 
 from gomhc import kernels
 from gomhc.birkhoff import Parametrization, as_mixing
+from gomhc.checks import require_choice, require_number
 from gomhc.kernels import plain_streams
 from gomhc.kernels.precision import at_least_float32
 from gomhc.shapes import Float
 
-Start = Literal["mean-stream", "near-identity", "deepseek-v4"]
+Start = Literal["mean-stream", "equal-streams", "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""
 
+DEFAULT_START: Start = "mean-stream"
+"""Start of layers, models and recipes that name none."""
 INITIAL_SCALE = 0.01
 """a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
+FAVOURED_READ = 0.7
+"""Read of the one stream that a connection favours in the equal-streams start; the others share the rest."""
 WRITE_SPREAD = 1.0
 """b_w of the mean-stream start goes from this to its negative, so writes go from 1.46 to 0.54."""
 
@@ -49,6 +54,7 @@ class Coefficients(nn.Module):
         num_streams: d; by default that of `mixing`, or 4 where it is text.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values, see :meth:`reset_parameters`.
+        initial_scale: how strongly the streams steer the coefficients at first (a of the equations).
         layer_index: which connection of the network this is.
         read_offset: added to the read coefficients.
         norm_epsilon: added to the mean square of the streams.
@@ -75,7 +81,8 @@ class Coefficients(nn.Module):
         num_streams: int | None = None,
         *,
         dynamic: bool = True,
-        start: Start = "mean-stream",
+        start: Start = DEFAULT_START,
+        initial_scale: float = INITIAL_SCALE,
         layer_index: int = 0,
         read_offset: float = 0.0,
         norm_epsilon: float = 1e-6,
@@ -84,11 +91,12 @@ class Coefficients(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if start not in get_args(Start):
-            raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {start!r}")
+        require_choice("start", start, get_args(Start))
+        require_number("initial_scale", initial_scale)
         self.dim = dim
         self.mixing = as_mixing(mixing, num_streams)
         self.start = start
+        self.initial_scale = initial_scale
         self.layer_index = layer_index
         self.read_offset = read_offset
         self.norm_epsilon = norm_epsilon
@@ -111,9 +119,33 @@ class Coefficients(nn.Module):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Set the parameters to the initial values that `start` names; on the meta device there are none to set.
 
-        `mean-stream`: reads are 1/d, writes differ between streams and average one, and the streams steer nothing yet.
-        As `mix` has unit column sums, the mean over streams obeys the plain residual recursion: a network starts as its
-        plain twin to rounding, while its streams differ and everything can learn.
+        With the first two, a network starts as its plain residual twin to rounding, as every mixing of the library
+        starts at a matrix with unit row and column sums. Its readout must be weights that sum to one: the mean, or
+        :class:`gomhc.LearnedReadout`. The streams steer nothing yet: all weights are zero.
+
+        `mean-stream`: reads are 1/d, and writes differ between streams and average one. As `mix` has unit column sums,
+        the mean over streams obeys the plain recursion, while the streams differ.
+
+        `equal-streams`: a connection reads mostly its own stream (layer_index modulo d), reads sum to one, and every
+        write is exactly one. As `mix` has unit row sums, all streams stay equal to the plain network's, while their
+        gradients differ.
+
+        Step at which a coefficient gets its first gradient, behind a norm that leaves the branch no scale to see:
+
+        =================================  ===========  =============  ================================================
+        coefficient                        mean-stream  equal-streams  why
+        =================================  ===========  =============  ================================================
+        read of the first connection       never        never          its streams are equal, whatever was learned
+        read of the others                 1            2              streams must differ
+        write                              1            1
+        mix of the first                   never        never          its streams are equal, and its rows sum to one
+        mix of those between               2            2              streams must differ, and so must their gradients
+        mix of the last, mean of streams   never        never          a mean sees column sums alone, which are one
+        mix of the last, learned readout   2            2              the readout must have learned
+        =================================  ===========  =============  ================================================
+
+        A dynamic weight gets its gradient together with its bias, and the scale one step after its weight, which is
+        zero at first.
 
         `near-identity`: as in HC and mHC. Each connection reads mostly its own stream (layer_index modulo d), writes
         one to all, and small random weights steer.
@@ -128,21 +160,21 @@ class Coefficients(nn.Module):
             return
         d = self.mixing.num_streams
         read, write, mix = self.bias.split(self.sizes)
-        if self.start == "deepseek-v4":
-            self.bias.zero_()
-        else:
+        self.bias.zero_()
+        if self.start != "deepseek-v4":
             mix.copy_(self.mixing.initial_logits(generator))
         if self.start == "mean-stream":
-            read.copy_(torch.logit(torch.full((d,), 1 / d), eps=torch.finfo(torch.float32).eps))
+            read.copy_(_logits_of_read(torch.full((d,), 1 / d)))
             write.copy_(torch.linspace(WRITE_SPREAD, -WRITE_SPREAD, d) if d > 1 else torch.zeros(1))
+        elif self.start == "equal-streams":
+            read.copy_(_logits_of_read(_favouring(self.layer_index % d, d)))
         elif self.start == "near-identity":
             read.fill_(-1)
             read[self.layer_index % d] = 1
-            write.zero_()
         if self.weight is None or self.scale is None:
             return
-        self.scale.fill_(1 if self.start == "deepseek-v4" else INITIAL_SCALE)
-        if self.start == "mean-stream":
+        self.scale.fill_(1 if self.start == "deepseek-v4" else self.initial_scale)
+        if self.start in ("mean-stream", "equal-streams"):
             self.weight.zero_()
         else:
             self.weight.normal_(std=0.02, generator=generator)
@@ -182,3 +214,16 @@ class Coefficients(nn.Module):
     def extra_repr(self) -> str:
         kind = "static" if self.weight is None else "dynamic"
         return f"{self.dim}, {self.mixing}, {kind}"
+
+
+def _logits_of_read(read: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+    """The logits whose sigmoid is `read`; a read of one, as a single stream has, becomes the largest that is finite."""
+    return torch.logit(read, eps=torch.finfo(torch.float32).eps)
+
+
+def _favouring(stream: int, num_streams: int) -> Float[Tensor, " d"]:
+    """Reads that sum to one and favour one stream; the others are read alike."""
+    others = (1 - FAVOURED_READ) / max(1, num_streams - 1)
+    read = torch.full((num_streams,), others)
+    read[stream] = 1 - others * (num_streams - 1)
+    return read

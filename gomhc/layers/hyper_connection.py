@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gomhc import kernels
 from gomhc.birkhoff import Parametrization
-from gomhc.layers.coefficients import Coefficients, Start
+from gomhc.layers.coefficients import DEFAULT_START, INITIAL_SCALE, Coefficients, Start
 from gomhc.shapes import Float
 
 
@@ -45,9 +45,12 @@ class HyperConnection(nn.Module):
             a name such as ``"mhc-lite"``, with options behind a colon (``"go:expressivity=3"``).
         num_streams: d; by default that of `mixing`, or 4 where it is text.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
-        start: initial values of the coefficients, ``"mean-stream"``, ``"near-identity"`` or ``"deepseek-v4"``. With the
-            first, a network starts as its plain residual twin; see :meth:`reset_parameters` of `Coefficients`.
-        layer_index: which connection of the network this is; ``"near-identity"`` reads stream `layer_index` modulo d.
+        start: initial values of the coefficients, ``"mean-stream"``, ``"equal-streams"``, ``"near-identity"`` or
+            ``"deepseek-v4"``. With the first two, a network starts as its plain residual twin; see
+            :meth:`reset_parameters` of `Coefficients`.
+        initial_scale: how strongly the streams steer the coefficients at first (a of equations 2 to 4).
+        layer_index: which connection of the network this is; ``"equal-streams"`` and ``"near-identity"`` favour
+            stream `layer_index` modulo d.
         recompute: whether backward keeps the streams alone and computes the rest again, branch included.
         read_offset: added to the read coefficients (`hc_eps` of DeepSeek-V4).
         norm_epsilon: added to the mean square of the streams.
@@ -75,7 +78,8 @@ class HyperConnection(nn.Module):
         num_streams: int | None = None,
         *,
         dynamic: bool = True,
-        start: Start = "mean-stream",
+        start: Start = DEFAULT_START,
+        initial_scale: float = INITIAL_SCALE,
         layer_index: int = 0,
         recompute: bool = False,
         read_offset: float = 0.0,
@@ -93,6 +97,7 @@ class HyperConnection(nn.Module):
             num_streams,
             dynamic=dynamic,
             start=start,
+            initial_scale=initial_scale,
             layer_index=layer_index,
             read_offset=read_offset,
             norm_epsilon=norm_epsilon,

@@ -6,7 +6,7 @@ c = num_channels, d = streams of the mixing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,7 +15,17 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.checks import require_choice, require_number, require_whole
-from gomhc.layers import Coefficients, HyperConnection, LearnedReadout, Residual, Start, expand, readout
+from gomhc.layers import (
+    DEFAULT_START,
+    INITIAL_SCALE,
+    Coefficients,
+    HyperConnection,
+    LearnedReadout,
+    Residual,
+    Start,
+    expand,
+    readout,
+)
 from gomhc.shapes import Float, Int
 
 Cache = tuple[Tensor, Tensor]
@@ -38,6 +48,9 @@ class GPTConfig:
         readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
+        initial_scale: how strongly the streams steer the coefficients at first.
+        total_leak: the initial leaks of all connections together, each of which gets an equal share; None leaves each
+            the `initial_leak` of the mixing, so that a deeper network leaks more.
         recompute: whether backward computes the connections and their branches again instead of keeping them.
 
     Example::
@@ -66,8 +79,12 @@ class GPTConfig:
     """Reduction of the streams to one before the last norm."""
     dynamic: bool = True
     """Whether each token steers its own coefficients, or all tokens share them."""
-    start: Start = "mean-stream"
+    start: Start = DEFAULT_START
     """Initial values of the coefficients."""
+    initial_scale: float = INITIAL_SCALE
+    """How strongly the streams steer the coefficients at first."""
+    total_leak: float | None = None
+    """Initial leaks of all connections together, shared equally; None leaves each that of the mixing."""
     recompute: bool = False
     """Whether backward computes the connections and their branches again instead of keeping them."""
 
@@ -79,10 +96,16 @@ class GPTConfig:
         require_number("dropout", self.dropout, least=0, below=1)
         require_choice("readout", self.readout, ("mean", "sum", "learned"))
         require_choice("start", self.start, get_args(Start))
+        require_number("initial_scale", self.initial_scale)
+        if self.total_leak is not None:
+            require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
         if self.num_streams is not None:
             require_whole("num_streams", self.num_streams, 1)
         if self.mixing is not None:
-            object.__setattr__(self, "mixing", as_mixing(self.mixing, self.num_streams))
+            mixing = as_mixing(self.mixing, self.num_streams)
+            if self.total_leak is not None:
+                mixing = replace(mixing, initial_leak=self.total_leak / (2 * self.num_layers))
+            object.__setattr__(self, "mixing", mixing)
 
     @property
     def parametrization(self) -> Parametrization | None:
@@ -159,6 +182,7 @@ class Block(nn.Module):
                 config.parametrization,
                 dynamic=config.dynamic,
                 start=config.start,
+                initial_scale=config.initial_scale,
                 layer_index=index,
                 recompute=config.recompute,
                 generator=generator,

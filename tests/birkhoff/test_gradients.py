@@ -47,7 +47,7 @@ def test_gradients_are_finite_at_zero_and_at_the_largest_numbers_of_a_dtype(para
     logits = extreme_logits(parametrization, dtype).requires_grad_()
     matrix = parametrization(logits)
     matrix.backward(cotangent_like(matrix))
-    assert matrix.isfinite().all() or parametrization.promise is Promise.NOTHING
+    assert matrix.isfinite().all() or parametrization.promise == Promise.NOTHING
     assert logits.grad.isfinite().all()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy
 import pytest
 import torch
 from random_logits import SCALES, extreme_logits, random_logits, tolerance
@@ -11,31 +14,81 @@ import gomhc
 from gomhc import Promise
 from gomhc.birkhoff.measures import marginal_error
 
+PROMISING = [parametrization for parametrization in ALL if parametrization.promise != Promise.NOTHING]
+EIGHT = [cls(num_streams=8) for cls in gomhc.PARAMETRIZATIONS.values() if cls(num_streams=8).promise != Promise.NOTHING]
+
+
+def assert_as_promised(parametrization, matrix):
+    """Each fact by itself, with sums in float64 and singular values from numpy."""
+    promise, eps = parametrization.promise, tolerance(parametrization, matrix.dtype)
+    wide = matrix.double()
+    if promise.nonnegative:
+        assert matrix.min() >= 0
+    if promise.to_rounding:
+        if promise.unit_rows:
+            assert (wide.sum(-1) - 1).abs().max() <= eps
+        if promise.unit_columns:
+            assert (wide.sum(-2) - 1).abs().max() <= eps
+    values = numpy.linalg.svd(wide.numpy(), compute_uv=False)
+    assert values.max() <= promise.norm * (1 + eps)
+    if promise.isometric:
+        assert values.min() >= 1 - eps
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", SCALES)
-@each(EXACT)
-def test_rows_and_columns_of_exact_methods_sum_to_one(parametrization, scale, dtype):
-    matrix = parametrization((scale * random_logits(parametrization, 500)).to(dtype))
+@each(PROMISING)
+def test_every_promise_is_kept_at_every_scale(parametrization, scale, dtype):
+    matrix = parametrization((scale * random_logits(parametrization, 200)).to(dtype))
     assert matrix.dtype == dtype
-    assert matrix.min() >= 0
-    assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
+    assert_as_promised(parametrization, matrix)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", SCALES)
-@each([cls(num_streams=8) for cls in gomhc.PARAMETRIZATIONS.values() if cls(num_streams=8).promise is Promise.EXACT])
-def test_rows_and_columns_of_eight_streams_sum_to_one(parametrization, scale, dtype):
-    matrix = parametrization((scale * random_logits(parametrization, 8)).to(dtype))
-    assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
+@each(EIGHT)
+def test_every_promise_is_kept_for_eight_streams(parametrization, scale, dtype):
+    assert_as_promised(parametrization, parametrization((scale * random_logits(parametrization, 8)).to(dtype)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@each(EXACT)
-def test_at_the_largest_numbers_of_a_dtype_sums_are_one(parametrization, dtype):
-    matrix = parametrization(extreme_logits(parametrization, dtype))
-    assert matrix.min() >= 0
-    assert marginal_error(matrix.double()).max() <= tolerance(parametrization, dtype)
+@each(PROMISING)
+def test_every_promise_is_kept_at_the_largest_numbers_of_a_dtype(parametrization, dtype):
+    assert_as_promised(parametrization, parametrization(extreme_logits(parametrization, dtype)))
+
+
+@each([parametrization for parametrization in ALL if parametrization.num_streams > 2])
+def test_no_more_holds_than_is_promised(parametrization):
+    """Or the promise would be too weak: random logits break what it leaves out."""
+    promise, matrix = parametrization.promise, parametrization(3 * random_logits(parametrization, 500))
+    if parametrization.num_logits > 0:
+        assert promise.nonnegative or matrix.min() < 0
+        assert promise.unit_rows or (matrix.sum(-1) - 1).abs().max() > 0.01
+        assert promise.unit_columns or (matrix.sum(-2) - 1).abs().max() > 0.01
+        assert promise.isometric or torch.linalg.svdvals(matrix).min() < 0.99
+    assert promise.norm == math.inf or promise.norm <= max(1, 1.6 * torch.linalg.matrix_norm(matrix, 2).max())
+
+
+def test_promises_in_words():
+    words = {key: str(cls(num_streams=4).promise) for key, cls in gomhc.PARAMETRIZATIONS.items()}
+    assert words["go"] == "exact"
+    assert words["sinkhorn"] == "approximate"
+    assert words["unconstrained"] == "nothing"
+    assert words["orthogonal"] == "singular values one"
+    assert words["spectral-sphere"] == "unit sums, norm at most 1"
+    assert words["rows"] == "nonnegative, unit rows, norm at most 2"
+    assert words["off-diagonal"] == "norm at most 1.5"
+
+
+def test_a_kronecker_product_promises_what_its_factors_have_in_common():
+    def promise(*factors):
+        return gomhc.Kronecker(num_streams=4, factors=tuple(factor(num_streams=2) for factor in factors)).promise
+
+    assert promise(gomhc.Circulant, gomhc.Transportation) == Promise.EXACT
+    assert promise(gomhc.Sinkhorn, gomhc.Circulant).to_rounding is False
+    assert promise(gomhc.Orthogonal, gomhc.Orthogonal) == Promise(norm=1, isometric=True)
+    assert promise(gomhc.Orthogonal, gomhc.Circulant) == Promise(norm=1)
+    assert promise(gomhc.Unconstrained, gomhc.Circulant).norm == math.inf
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -71,7 +124,7 @@ def test_without_constraint_nothing_is_promised():
     from gomhc import Unconstrained
 
     parametrization = Unconstrained(num_streams=3)
-    assert parametrization.promise is Promise.NOTHING
+    assert parametrization.promise == Promise.NOTHING
     assert torch.equal(parametrization(torch.arange(9.0)), torch.arange(9.0).reshape(3, 3))
 
 

@@ -34,13 +34,13 @@ def test_weight_is_doubly_stochastic_and_learns(parametrization, generator):
             loss.backward()
             optimizer.step()
         losses.append(loss.item())
-    if parametrization.promise is Promise.EXACT:
+    if parametrization.promise == Promise.EXACT:
         assert marginal_error(layer.weight) < 1e-5
     if parametrization.num_logits > 0:
         assert losses[-1] < 0.5 * losses[0]
 
 
-@each([parametrization for parametrization in REGISTERED if parametrization.promise is not Promise.NOTHING])
+@each([parametrization for parametrization in REGISTERED if parametrization.promise != Promise.NOTHING])
 def test_it_starts_near_the_identity(parametrization, generator):
     leak = 1 - linear(parametrization, generator).weight.diagonal().mean().item()
     assert leak == pytest.approx(0 if parametrization.num_logits == 0 else 0.1, abs=2e-3)

@@ -15,7 +15,7 @@ from gomhc import Kronecker, Orthostochastic, Permutations, Promise, Sinkhorn, T
 from gomhc.layers import parameter_groups
 from gomhc.models import GPT, GPTConfig
 
-EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise is Promise.EXACT]
+EXACT = [parametrization for parametrization in REGISTERED if parametrization.promise == Promise.EXACT]
 PAPER = {"num_layers": 6, "num_heads": 6, "num_channels": 384, "context_length": 512, "vocab_size": 50257}
 TINY = {"num_layers": 2, "num_heads": 2, "num_channels": 16, "context_length": 12, "vocab_size": 11}
 

@@ -12,10 +12,14 @@ import pytest
 import gomhc
 from gomhc import (
     Average,
+    BoundedOffDiagonal,
+    Circulant,
     Kronecker,
+    Orthogonal,
     Orthostochastic,
     Parametrization,
     Promise,
+    RowStochastic,
     Sinkhorn,
     SinkhornV4,
     Transportation,
@@ -38,11 +42,16 @@ OPTIONS: list[Parametrization] = [
     Kronecker(num_streams=6, factors=(3, 2)),
     Kronecker(num_streams=6, factors=(Orthostochastic(num_streams=3), Transportation(num_streams=2))),
     Kronecker(num_streams=6, factors=(Sinkhorn(num_streams=3), 2)),
+    Kronecker(num_streams=6, factors=(Orthogonal(num_streams=3), Circulant(num_streams=2))),
+    Kronecker(num_streams=4, factors=(RowStochastic(num_streams=2), Orthogonal(num_streams=2))),
+    Orthogonal(num_streams=4, rotation="quaternions"),
+    BoundedOffDiagonal(num_streams=3, bound=0.1),
+    Average(num_streams=3, term=Orthogonal(num_streams=3)),
     Average(num_streams=4, num_terms=3, term=Kronecker(num_streams=4)),
     Average(num_streams=3, num_terms=2, term=Average(num_streams=3)),
 ]
 ALL = REGISTERED + OTHER_SIZES + OPTIONS
-EXACT = [parametrization for parametrization in ALL if parametrization.promise is Promise.EXACT]
+EXACT = [parametrization for parametrization in ALL if parametrization.promise == Promise.EXACT]
 
 
 def name(parametrization: Parametrization | None) -> str:

@@ -72,7 +72,7 @@ def measure(method: str, parametrization: Parametrization, seconds: float) -> Ma
 
     return MarginalErrors(
         method=method,
-        promise=parametrization.promise.name.lower(),
+        promise=str(parametrization.promise),
         num_streams=parametrization.num_streams,
         num_logits=p,
         num_parameters=parametrization.num_parameters(NUM_CHANNELS),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_choice, require_number, require_text, require_whole
-from gomhc.layers import Start
+from gomhc.layers import DEFAULT_START, Start
 from gomhc.models import GPTConfig
 
 
@@ -23,7 +23,7 @@ class Recipe:
     mhc-lite, or a registered one; options follow a colon, as in go:expressivity=1."""
     num_streams: int = 4
     """Number of residual streams (d)."""
-    start: Start = "mean-stream"
+    start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
 
     corpus: str = "stories"

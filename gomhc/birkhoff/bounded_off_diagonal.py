@@ -1,0 +1,79 @@
+"""ITO-HC: the identity plus signed entries off the diagonal, which are bounded.
+
+d = num_streams, b = bound
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.birkhoff.promise import Promise
+from gomhc.checks import require_number
+from gomhc.shapes import Float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedOffDiagonal(Parametrization):
+    r"""The identity plus bounded signed entries off the diagonal (ITO-HC): a stream keeps all of itself.
+
+        B_ii = 1,    B_ij = b / (d - 1) tanh(z_ij)  for i != j
+
+    What a row or a column has off the diagonal is at most b in absolute value, so ||B||_2 <= 1 + b. Sums are not one.
+    It starts as the identity, where its Jacobian does not vanish.
+
+    Args:
+        num_streams: how many streams the matrix mixes (d).
+        initial_leak: share of a stream that goes to others at first, which is ignored here.
+        bound: largest absolute sum off the diagonal (b), for each row and column.
+
+    Shape:
+        - logits: (*batch, p) with p = d (d - 1), row by row
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> gomhc.BoundedOffDiagonal(num_streams=2, bound=0.5)(torch.tensor([torch.inf, -torch.inf]))
+        tensor([[ 1.0000,  0.5000],
+                [-0.5000,  1.0000]])
+    """
+
+    key: ClassVar[str] = "off-diagonal"
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"ito-hc": {}}
+    starts_at_identity: ClassVar[bool] = True
+
+    bound: float = 0.5
+    """Largest absolute sum off the diagonal (b), for each row and column."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("bound", self.bound, above=0)
+
+    @property
+    def num_logits(self) -> int:
+        return self.num_streams * (self.num_streams - 1)
+
+    @property
+    def promise(self) -> Promise:
+        return Promise(norm=1 + self.bound)
+
+    def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
+        off_diagonal = self.bound / max(1, self.num_streams - 1) * logits.tanh()
+        identity = torch.eye(self.num_streams, dtype=logits.dtype, device=logits.device).flatten()
+        matrix = identity.expand(*logits.shape[:-1], -1).index_copy(-1, self._places(logits.device), off_diagonal)
+        return matrix.unflatten(-1, (self.num_streams, self.num_streams))
+
+    def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
+        share = matrix.flatten(-2)[:, self._places(matrix.device)] * max(1, self.num_streams - 1) / self.bound
+        most = 1 - torch.finfo(torch.float32).eps
+        return share.clamp(-most, most).atanh()
+
+    def _places(self, device: torch.device) -> Tensor:
+        """Places off the diagonal in the flattened matrix: d between each two of the diagonal."""
+        d = self.num_streams
+        return torch.arange(1, d * d, device=device).reshape(d - 1, d + 1)[:, :-1].flatten()
