@@ -1,4 +1,4 @@
-"""How the decoder layers of transformers are built: one entry for each family of models.
+"""How a person says that the layers of a family of models are built, where their code does not show it.
 
 A layer is x <- x + F_1(x), then x <- x + F_2(x), ..., and each F is a chain of the layer's own modules.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from torch import nn
 
 Chain = tuple[str, ...]
 """Modules of a layer by name, applied one after the other."""
@@ -51,7 +49,7 @@ class Architecture:
 
     def chains(self, config: Any) -> Chains:
         """What a layer computes, by the model's configuration."""
-        branches = {name: (chain,) for name, chain in self.branches.items()}
+        branches: dict[str, tuple[Chain, ...]] = {name: (chain,) for name, chain in self.branches.items()}
         if self.is_parallel(config):
             branches = {"_and_".join(self.branches): tuple(self.branches.values())}
         return Chains(branches=branches, attention=self.attention, not_for_attention=self.not_for_attention)

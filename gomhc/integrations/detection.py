@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,6 @@ from gomhc.integrations.layer_code import NoCodeError
 from gomhc.integrations.stream_layer import (
     Branches,
     LayerPlan,
-    StreamLayer,
     carry_streams,
     carry_tokens,
     compute,
@@ -55,12 +54,20 @@ class Stack:
     """For each layer."""
 
 
-def stack_from(stored: Mapping[str, Any]) -> Stack:
-    """The stack that was stored as plain data."""
-    branches = tuple(
-        Branches(**{**layer, "chains": None if layer["chains"] is None else Chains(**layer["chains"])})
-        for layer in stored["branches"]
-    )
+def as_plain_data(stack: Stack) -> dict[str, Any]:
+    """The stack as a configuration file can hold it: each kind of layer, and the kind of every layer."""
+    kinds = list({str(branches): asdict(branches) for branches in stack.branches}.values())
+    layers = [kinds.index(asdict(branches)) for branches in stack.branches]
+    return {"path": stack.path, "channels": stack.channels, "kinds": kinds, "layers": layers}
+
+
+def from_plain_data(stored: Mapping[str, Any]) -> Stack:
+    """The stack that was stored so."""
+    kinds = [
+        Branches(**{**kind, "chains": None if kind["chains"] is None else Chains(**kind["chains"])})
+        for kind in stored["kinds"]
+    ]
+    branches = tuple(kinds[kind] for kind in stored["layers"])
     return Stack(path=stored["path"], channels=stored["channels"], branches=branches)
 
 
@@ -72,6 +79,9 @@ def find_stacks(
     model: PreTrainedModel, inputs: Mapping[str, Any], architecture: Architecture | None = None
 ) -> tuple[Stack, ...]:
     """Return the lists of layers that the model runs through, and where each layer reads its hidden states."""
+    for config in (model.config, model.config.get_text_config()):
+        if max(getattr(config, name, 0) or 0 for name in ("layerdrop", "decoder_layerdrop", "encoder_layerdrop")) > 0:
+            raise RefusedError(f"{type(model).__name__} skips layers in training; set its layerdrop to 0")
     lists = _lists_of_layers(model, inputs, architecture)
     chains = None if architecture is None else architecture.chains(model.config)
     while True:
@@ -79,7 +89,8 @@ def find_stacks(
             stacks = _record(model, inputs, lists, chains)
             break
         except _LayerError as error:
-            if error.path not in _optional(lists):
+            is_optional = not error.is_needed or error.path in _optional(lists)
+            if not is_optional or len(lists) == 1:
                 raise RefusedError(f"{type(model).__name__}: {error}") from error.__cause__
             del lists[error.path]
     _check(model, inputs, stacks)
@@ -116,7 +127,9 @@ def _lists_of_layers(
         elif any(layer in called for layer in layers):
             reasons.append(f"those of {name} are called several times, or not all on this example")
     if not chosen:
-        raise RefusedError(f"{type(model).__name__} has no list of layers that are called in turn; {'; '.join(reasons)}")
+        raise RefusedError(
+            f"{type(model).__name__} has no list of layers that are called in turn; {'; '.join(reasons)}"
+        )
     return chosen
 
 
@@ -137,9 +150,14 @@ def _optional(lists: dict[str, nn.ModuleList]) -> set[str]:
 
 
 class _LayerError(ValueError):
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, reason: str, *, is_needed: bool) -> None:
         super().__init__(reason)
         self.path = path
+        self.is_needed = is_needed
+
+
+class _NewShapeError(NotResidualError):
+    """A layer returns another shape than it is given: it has no residual, as the convolutions before an encoder."""
 
 
 class _Recorder(Run):
@@ -160,7 +178,13 @@ class _Recorder(Run):
 def _trial_connection(channels: int, device: torch.device) -> HyperConnection:
     """Its streams differ, and their mean is the plain residual."""
     connection = HyperConnection(
-        None, channels, "go", NUM_STREAMS, dynamic=False, start="mean-stream", generator=torch.Generator().manual_seed(0)
+        None,
+        channels,
+        "go",
+        NUM_STREAMS,
+        dynamic=False,
+        start="mean-stream",
+        generator=torch.Generator().manual_seed(0),
     )
     return connection.to(device)
 
@@ -179,14 +203,14 @@ def _record(
             branches, output = _branches(layer, chains, streams, args, kwargs)
         except (NotResidualError, NoCodeError) as error:
             reason = f"layer {index} of {path} ({layer.original_class.__name__}): {error}"
-            raise _LayerError(path, reason) from error
+            raise _LayerError(path, reason, is_needed=not isinstance(error, _NewShapeError)) from error
         found[path].append(branches)
         return finished(output, as_tokens=index == len(lists[path]) - 1)
 
     with _trial(lists, {path: [None] * len(layers) for path, layers in lists.items()}):
         for path, layers in lists.items():
             for index, layer in enumerate(layers):
-                layer.forward = partial(forward, layer, path, index)  # type: ignore[method-assign]
+                layer.forward = partial(forward, layer, path, index)
         try:
             _outputs(model, inputs, "evaluation")
         finally:
@@ -202,6 +226,8 @@ def _branches(layer: Any, chains: Chains | None, streams: Tensor, args: Any, kwa
     again = partial(deepcopy, (args, kwargs))
     plain_args, plain_kwargs = again()
     plain = _first(layer.original_class.forward(layer, readout(streams), *plain_args, **plain_kwargs))
+    if not isinstance(plain, Tensor) or plain.shape != streams.shape[:-2] + streams.shape[-1:]:
+        raise _NewShapeError("it returns another shape than it is given")
     reasons: list[Exception] = []
     for depth, norms_are_passed in FORMS if chains is None else FORMS[:1]:
         events: list[Any] = []
@@ -315,7 +341,7 @@ def _check(model: PreTrainedModel, inputs: Mapping[str, Any], stacks: Sequence[S
     for how in ("evaluation", "training", "generation"):
         try:
             expected = _outputs(model, inputs, how)
-        except Exception:  # noqa: S112  # the plain model cannot do this on such inputs
+        except Exception:  # the plain model cannot do this on such inputs
             continue
         with _trial(lists, {stack.path: stack.branches for stack in stacks}):
             for stack in stacks:

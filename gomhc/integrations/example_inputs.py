@@ -43,8 +43,7 @@ def _is_contrastive(model: PreTrainedModel) -> bool:
 
 
 def _tokens(model: PreTrainedModel, generator: torch.Generator) -> torch.Tensor:
-    embeddings: Any = model.get_input_embeddings()
-    size = int(getattr(embeddings, "num_embeddings", 0) or model.config.get_text_config().vocab_size)
+    size = model.config.get_text_config().vocab_size
     special = _special_tokens(model.config.to_dict())
     usual = torch.tensor([token for token in range(size) if token not in special])
     return usual[torch.randint(len(usual), (BATCH, TIME), generator=generator)]
@@ -83,7 +82,9 @@ def _first_with(config: Any, name: str) -> Any:
     for part in (config, *(getattr(config, key) for key in getattr(config, "sub_configs", {}))):
         if getattr(part, name, None) is not None:
             return part
-    raise ValueError(f"{type(config).__name__} has no {name}; give an example: gomhc.upcycle(model, example_inputs=...)")
+    raise ValueError(
+        f"{type(config).__name__} has no {name}; give an example: gomhc.upcycle(model, example_inputs=...)"
+    )
 
 
 _MAKERS = {

@@ -1,12 +1,13 @@
 """Hidden states that are several streams, in the eyes of a layer's own code.
 
-The code of a layer (see `layer_code`) runs with such a value in place of its hidden states. What is called with it reads
-the streams, through a hyper-connection; what is added to it is written to them, through the same one. A sum of several
-branches that saw the same streams is written at once. d = num_streams, c = channels
+The code of a layer (see `layer_code`) runs with such a value in place of its hidden states. What is called with it
+reads the streams, through a hyper-connection; what is added to it is written to them, through the same one. A sum of
+several branches that saw the same streams is written at once. d = num_streams, c = channels
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -32,7 +33,7 @@ class Run:
         norms_are_passed: whether norms stand on the path of the residual (post-norm), not before branches.
     """
 
-    def __init__(self, connections: Any, names: dict[str, str], depth: int, norms_are_passed: bool) -> None:
+    def __init__(self, connections: Any, names: Mapping[str, str], depth: int, norms_are_passed: bool) -> None:
         self.connections = connections
         self.names = names
         self.depth = depth
@@ -164,7 +165,7 @@ class HiddenStreams:
     def passed_through(self, module: Any) -> HiddenStreams:
         r"""The streams after x <- N(x) on the path of the residual: N acts on their mean, and all move with it.
 
-            x_i <- x_i + (N(m) - m),    m the mean over streams
+        x_i <- x_i + (N(m) - m),    m the mean over streams
         """
         now = self.settled()
         streams = now.finished()

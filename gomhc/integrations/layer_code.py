@@ -57,16 +57,12 @@ def rewritten(function: Callable[..., Any], handlers: type) -> Callable[..., Any
 
 def _define(definition: ast.FunctionDef, original: Any, first_line: int, captured: dict[str, Any]) -> Any:
     """The function that this code defines, in the module of the original and with what that one had captured."""
-    maker = ast.FunctionDef(
-        name="make",
-        args=ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in captured], kwonlyargs=[], kw_defaults=[], defaults=[]),
-        body=[definition, ast.Return(ast.Name(definition.name, ast.Load()))],
-        decorator_list=[],
-    )  # fmt: skip
+    maker: Any = ast.parse(f"def make({', '.join(captured)}): return {definition.name}").body[0]
+    maker.body.insert(0, definition)
     module = ast.fix_missing_locations(ast.Module([maker], []))
     ast.increment_lineno(module, first_line - 1)
     scope: dict[str, Any] = {}
-    exec(compile(module, original.__code__.co_filename, "exec"), original.__globals__, scope)  # noqa: S102
+    exec(compile(module, original.__code__.co_filename, "exec"), original.__globals__, scope)
     function: Any = scope["make"](**captured)
     function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
     function.__qualname__ = original.__qualname__

@@ -97,7 +97,8 @@ def carry_streams(layer: Any, plan: LayerPlan, connections: Mapping[str, nn.Modu
     """Make this layer carry streams."""
     layer.connections = Connections(connections).train(layer.training)
     layer.plan = plan
-    layer.__class__ = with_streams(type(layer))
+    original: Any = type(layer)
+    layer.__class__ = with_streams(original)
 
 
 def carry_tokens(layer: Any) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict
 from itertools import count
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.integrations.architectures import ARCHITECTURES
 from gomhc.integrations.checkpoints import mark, original_type, require_loadable
-from gomhc.integrations.detection import Stack, find_stacks, stack_from
+from gomhc.integrations.detection import Stack, as_plain_data, find_stacks, from_plain_data
 from gomhc.integrations.example_inputs import example_inputs as make_example_inputs
 from gomhc.integrations.in_float32 import place_beside
 from gomhc.integrations.stream_layer import LayerPlan, StreamLayer, carry_streams
@@ -50,8 +49,8 @@ def upcycle(
         mixing: what mixes the streams, a value or text, as for :class:`gomhc.HyperConnection`.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         copy: whether to change a copy of the model instead of the model itself.
-        example_inputs: arguments of the model for one call, on which its layers are found and checked; by default random
-            ones. Layers that they do not reach stay plain: give pixels too, and the vision tower gets streams.
+        example_inputs: arguments of the model for one call, on which its layers are found and checked; by default
+            random ones. Layers that they do not reach stay plain: give images too, and the vision tower gets streams.
         generator: draws the first mixing matrices.
 
     Returns:
@@ -68,16 +67,21 @@ def upcycle(
     require_loadable(model)
     if copy:
         model = deepcopy(model)
-    stacks = find_stacks(model, example_inputs or make_example_inputs(model), ARCHITECTURES.get(original_type(model.config)))
-    description = {"parametrization": describe(chosen), "dynamic": dynamic, "stacks": [asdict(stack) for stack in stacks]}
+    inputs = make_example_inputs(model) if example_inputs is None else example_inputs
+    stacks = find_stacks(model, inputs, ARCHITECTURES.get(original_type(model.config)))
     _install(model, stacks, chosen, dynamic=dynamic, generator=generator)
+    description = {"parametrization": describe(chosen), "dynamic": dynamic, "stacks": list(map(as_plain_data, stacks))}
     mark(model, "upcycle", description)
     return model
 
 
 def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
-    stacks = [stack_from(stored) for stored in description["stacks"]]
+    lists = dict(model.base_model.named_modules())
+    stacks = [from_plain_data(stored) for stored in description["stacks"]]
+    stacks = [stack for stack in stacks if stack.path in lists]  # an encoder alone may be loaded from its whole model
+    if not stacks:
+        raise ValueError(f"{type(model).__name__} has none of the layers that have streams in this checkpoint")
     _install(model, stacks, from_description(description["parametrization"]), dynamic=description["dynamic"])
 
 
@@ -91,6 +95,8 @@ def _install(
 ) -> None:
     for stack in stacks:
         layers: Any = model.base_model.get_submodule(stack.path)
+        if len(layers) != len(stack.branches):
+            raise ValueError(f"{stack.path} has {len(layers)} layers, and had {len(stack.branches)} with streams")
         numbers = count()
         for index, (layer, branches) in enumerate(zip(layers, stack.branches, strict=True)):
             connections = {

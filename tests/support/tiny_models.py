@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
 
 NUM_LAYERS = 4
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -58,8 +59,15 @@ SMALL |= {"patch_size": 8, "num_mel_bins": 8, "max_source_positions": 10, "max_t
 SMALL |= {"depth": 2, "out_hidden_size": 32, "num_channels": 3, "query_pre_attn_scalar": 8}
 SMALL |= {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1}
 SMALL |= {"attn_layer_indices": [1, 3], "first_k_dense_replace": 1, "num_dense_layers": 1, "layer_group_size": 2}
-SMALL |= SPECIAL
-NOT_NONE = {*SPECIAL, "head_dim", "num_key_value_heads", "attn_layer_indices", "n_routed_experts", "num_experts_per_tok"}
+SMALL |= {"layerdrop": 0.0, **SPECIAL}
+NOT_NONE = {
+    *SPECIAL,
+    "head_dim",
+    "num_key_value_heads",
+    "attn_layer_indices",
+    "n_routed_experts",
+    "num_experts_per_tok",
+}
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 
 
@@ -72,6 +80,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "qwen2_5_vl_text": {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}},
     "zaya": {"num_experts_per_tok": 1},
     "gemma3n_text": {"num_kv_shared_layers": 0},
 }
@@ -94,8 +103,8 @@ def tiny_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrai
             options[name] = _pattern(value)
     if "kv_lora_rank" in options and "num_key_value_heads" in options:
         options["num_key_value_heads"] = options["num_attention_heads"]
-    for name, part in default.sub_configs.items():
-        if isinstance(getattr(default, name, None), PreTrainedConfig) and not name.startswith("Auto"):
+    for name in default.sub_configs:
+        if isinstance(getattr(default, name, None), PreTrainedConfig):
             options[name] = tiny_config(type(getattr(default, name))).to_dict()
     return config_class(**{**options, **PARTICULAR.get(config_class.model_type, {}), **changes})
 
@@ -118,5 +127,7 @@ def tiny_model(model_class: type[PreTrainedModel], config: PreTrainedConfig, see
     return model
 
 
-def config_class_of(model_type: str) -> type[PreTrainedConfig]:
-    return CONFIG_MAPPING[model_type]
+def tiny(model_type: str, **changes: Any) -> Any:
+    """The tiny causal language model of this type."""
+    model_class = getattr(transformers, CAUSAL[model_type])
+    return tiny_model(model_class, tiny_config(model_class.config_class, **changes))
