@@ -63,12 +63,16 @@ def as_plain_data(stack: Stack) -> dict[str, Any]:
 
 def from_plain_data(stored: Mapping[str, Any]) -> Stack:
     """The stack that was stored so."""
-    kinds = [
-        Branches(**{**kind, "chains": None if kind["chains"] is None else Chains(**kind["chains"])})
-        for kind in stored["kinds"]
-    ]
+    kinds = [Branches(**{**kind, "chains": _chains_from(kind["chains"])}) for kind in stored["kinds"]]
     branches = tuple(kinds[kind] for kind in stored["layers"])
     return Stack(path=stored["path"], channels=stored["channels"], branches=branches)
+
+
+def _chains_from(stored: Mapping[str, Any] | None) -> Chains | None:
+    if stored is None:
+        return None
+    branches = {name: tuple(map(tuple, chains)) for name, chains in stored["branches"].items()}
+    return Chains(**{**stored, "branches": branches, "not_for_attention": tuple(stored["not_for_attention"])})
 
 
 class RefusedError(ValueError):

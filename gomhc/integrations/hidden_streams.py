@@ -7,7 +7,7 @@ several branches that saw the same streams is written at once. d = num_streams, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -72,14 +72,26 @@ class Point:
         self.state: State | None = None
 
     def read(self, place: str) -> Tensor:
+        """What the branch that begins at this place sees: the same for all that begin here."""
         if self.branch_input is None:
             self.connection = self.run.connection(self.run.path + place, self.streams)
             self.branch_input, self.state = self.connection.read(self.streams)
         return self.branch_input
 
-    @property
-    def token_shape(self) -> torch.Size:
-        return self.streams.shape[:-2] + self.streams.shape[-1:]
+    def written(self, output: Tensor) -> Point:
+        """The point behind the branch."""
+        if self.state is None or self.connection is None:  # nothing has been read: all streams get the same
+            return Point(self.run, self.streams + output.unsqueeze(-2))
+        self.run.written.append(self.connection)
+        return Point(self.run, self.connection.write(self.state, output))
+
+    def changed(self, change: Callable[[Tensor, bool], Tensor]) -> Point:
+        """The same point after a linear change of the streams, which gets them (True) or one of them (False)."""
+        point = Point(self.run, change(self.streams, True))
+        if self.state is not None and self.branch_input is not None:
+            point.connection, point.branch_input = self.connection, change(self.branch_input, False)
+            point.state = State(point.streams, self.state.write, self.state.mix)
+        return point
 
 
 class HiddenStreams:
@@ -88,24 +100,21 @@ class HiddenStreams:
     Args:
         point: where the streams were last known.
         pending: what branches have added since then, in the point's shape.
-        shape: the shape in which the code sees them.
-        dtype: the dtype in which the code sees them.
-        factor: what the code has multiplied them by.
+        new_shape: the shape in which the code sees them, where it is not the point's.
+        new_dtype: the dtype in which the code sees them, where it is not the point's.
     """
 
     def __init__(
         self,
         point: Point,
         pending: Tensor | None = None,
-        shape: torch.Size | None = None,
-        dtype: torch.dtype | None = None,
-        factor: Any = None,
+        new_shape: torch.Size | None = None,
+        new_dtype: torch.dtype | None = None,
     ) -> None:
         self.point = point
         self.pending = pending
-        self.shape = point.token_shape if shape is None else shape
-        self.dtype = point.streams.dtype if dtype is None else dtype
-        self.factor = factor
+        self.new_shape = new_shape
+        self.new_dtype = new_dtype
         self.after: HiddenStreams | None = None
 
     def settled(self) -> HiddenStreams:
@@ -113,25 +122,12 @@ class HiddenStreams:
         if self.pending is None:
             return self
         if self.after is None:
-            self.after = HiddenStreams(Point(self.point.run, self._written(self.pending)), shape=self.shape)
+            point, output = self.point, self.pending
+            dtype = torch.promote_types(self.dtype, output.dtype)
+            if dtype != point.streams.dtype:
+                point = point.changed(lambda x, _: x.to(dtype))
+            self.after = HiddenStreams(point.written(output.to(dtype)), new_shape=self.new_shape)
         return self.after
-
-    def _written(self, pending: Tensor) -> Tensor:
-        point = self.point
-        dtype = torch.promote_types(self.dtype, pending.dtype)
-        streams = self._scaled(point.streams).to(dtype)
-        if point.connection is None or point.state is None:  # nothing has read: all streams get the same
-            return streams + pending.unsqueeze(-2)
-        point.run.written.append(point.connection)
-        return point.connection.write(State(streams, point.state.write, point.state.mix), pending.to(dtype))
-
-    def _scaled(self, x: Tensor) -> Tensor:
-        if self.factor is None:
-            return x
-        factor = self.factor
-        if isinstance(factor, Tensor) and factor.ndim > 1 and x.ndim > len(self.point.token_shape):
-            factor = factor.unsqueeze(-2)
-        return x * factor
 
     # What the code does with hidden states
     # ------------------------------------------------------------------------------------------------------------------
@@ -139,48 +135,65 @@ class HiddenStreams:
     def read(self, place: str) -> Tensor:
         """What a branch that begins at this place of the code is to see."""
         now = self.settled()
-        seen = now._scaled(now.point.read(place)).to(now.dtype)
-        return seen if seen.shape == now.shape else seen.reshape(now.shape)
+        seen = now.point.read(place)
+        seen = seen if now.new_dtype is None else seen.to(now.new_dtype)
+        return seen if now.new_shape is None else seen.reshape(now.new_shape)
 
-    def plus(self, branch_output: Any) -> HiddenStreams:
-        if isinstance(branch_output, HiddenStreams):
+    def plus(self, addend: Any) -> HiddenStreams:
+        """What a branch has made is pending; numbers and vectors are added to every stream."""
+        if isinstance(addend, HiddenStreams):
             raise NotResidualError("it adds hidden states to hidden states")
         if self.after is not None:  # another branch has seen what was pending
-            return self.after.plus(branch_output)
-        if not isinstance(branch_output, Tensor) or branch_output.shape != self.shape:
-            branch_output = torch.as_tensor(branch_output, device=self.device).to(self.dtype).expand(self.shape)
-        branch_output = branch_output.reshape(self.point.token_shape)
-        pending = branch_output if self.pending is None else self.pending + branch_output
-        return HiddenStreams(self.point, pending, self.shape, self.dtype, self.factor)
+            return self.after.plus(addend)
+        if not isinstance(addend, Tensor) or addend.ndim <= 1:
+            now = self.settled()
+            return now._at(now.point.changed(lambda x, _: x + addend))
+        if addend.shape != self.shape:
+            addend = addend.expand(self.shape)
+        if self.new_shape is not None:
+            addend = addend.reshape(_token_shape(self.point))
+        pending = addend if self.pending is None else self.pending + addend
+        return HiddenStreams(self.point, pending, self.new_shape, self.new_dtype)
 
     def times(self, factor: Any) -> HiddenStreams:
+        """Every stream is multiplied."""
         if isinstance(factor, HiddenStreams):
             raise NotResidualError("it multiplies hidden states by hidden states")
         now = self.settled()
-        if isinstance(factor, Tensor) and factor.ndim > 1 and now.shape != now.point.token_shape:
+        if not isinstance(factor, Tensor) or factor.ndim <= 1:
+            return now._at(now.point.changed(lambda x, _: x * factor))
+        if now.new_shape is not None:
             raise NotResidualError("it multiplies hidden states of another shape")
-        factor = factor if now.factor is None else now.factor * factor
-        return HiddenStreams(now.point, None, now.shape, now.dtype, factor)
+        return now._at(now.point.changed(lambda x, is_streams: x * (factor.unsqueeze(-2) if is_streams else factor)))
 
     def passed_through(self, module: Any) -> HiddenStreams:
         r"""The streams after x <- N(x) on the path of the residual: N acts on their mean, and all move with it.
 
-        x_i <- x_i + (N(m) - m),    m the mean over streams
-        """
-        now = self.settled()
-        streams = now.finished()
+            x_i <- x_i + (N(m) - m),    m the mean over streams
+        """  # fmt: skip
+        streams = self.finished()
         mean = readout(streams)
-        moved = streams + (module(mean) - mean).unsqueeze(-2)
-        return HiddenStreams(Point(now.point.run, moved))
+        return HiddenStreams(Point(self.point.run, streams + (module(mean) - mean).unsqueeze(-2)))
 
     def finished(self) -> Tensor:
         """The streams, all written, in the shape and dtype that the code has given them."""
         now = self.settled()
-        streams = now._scaled(now.point.streams).to(now.dtype)
-        return streams.reshape(*now.shape[:-1], *streams.shape[-2:])
+        streams = now.point.streams if now.new_dtype is None else now.point.streams.to(now.new_dtype)
+        return streams if now.new_shape is None else streams.reshape(*now.new_shape[:-1], *streams.shape[-2:])
+
+    def _at(self, point: Point) -> HiddenStreams:
+        return HiddenStreams(point, None, self.new_shape, self.new_dtype)
 
     # The tensor that they look like
     # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> torch.Size:
+        return _token_shape(self.point) if self.new_shape is None else self.new_shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.point.streams.dtype if self.new_dtype is None else self.new_dtype
 
     @property
     def device(self) -> torch.device:
@@ -201,18 +214,18 @@ class HiddenStreams:
 
     def reshape(self, *shape: Any) -> HiddenStreams:
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        found = torch.empty(self.shape, device="meta").reshape(wanted).shape
-        if found[-1] != self.shape[-1]:
+        new_shape = torch.empty(self.shape, device="meta").reshape(wanted).shape
+        if new_shape[-1] != self.shape[-1]:
             raise NotResidualError("it takes its hidden states apart")
         now = self.settled()
-        return HiddenStreams(now.point, None, found, now.dtype, now.factor)
+        return HiddenStreams(now.point, None, new_shape, now.new_dtype)
 
     def to(self, *args: Any, **kwargs: Any) -> HiddenStreams:
-        kwargs.pop("device", None)
-        dtypes = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype)]
-        dtype = dtypes[0] if dtypes else self.dtype
         now = self.settled()
-        return HiddenStreams(now.point, None, now.shape, dtype, now.factor)
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, torch.dtype) and value != now.dtype:
+                return HiddenStreams(now.point, None, now.new_shape, value)
+        return now
 
     def float(self) -> HiddenStreams:
         return self.to(torch.float32)
@@ -236,9 +249,10 @@ class Handlers:
         if run is None:
             return function(*args, **kwargs)
         if isinstance(function, nn.Module):
-            if run.level < run.depth and _can_be_followed(function):
+            is_alone = len(args) + len(kwargs) == 1
+            if run.level < run.depth and _can_be_followed(function, is_alone):
                 return run.inside(place, 1, type(function).forward, function, *args, **kwargs)
-            if run.norms_are_passed and is_norm(function) and len(args) + len(kwargs) == 1:
+            if run.norms_are_passed and is_alone and is_norm(function):
                 (streams,) = (*args, *kwargs.values())
                 return streams.passed_through(function)
         elif isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
@@ -294,6 +308,10 @@ def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
     return None
 
 
+def _token_shape(point: Point) -> torch.Size:
+    return point.streams.shape[:-2] + point.streams.shape[-1:]
+
+
 def is_norm(module: nn.Module) -> bool:
     """Whether this is a LayerNorm, an RMSNorm or the like."""
     name = type(module).__name__.lower()
@@ -310,7 +328,8 @@ def _code(function: Any) -> Any:
     return CODE[function]
 
 
-def _can_be_followed(module: nn.Module) -> bool:
-    """Whether it is made of other modules, and its code is its class's own."""
-    is_made_of_modules = next(module.children(), None) is not None and not type(module).__module__.startswith("torch.")
-    return is_made_of_modules and not is_norm(module) and "forward" not in vars(module)
+def _can_be_followed(module: nn.Module, is_alone: bool) -> bool:
+    """Whether a residual may be inside: it is made of modules or is given more, and its code is that of its class."""
+    if is_norm(module) or type(module).__module__.startswith("torch.") or "forward" in vars(module):
+        return False
+    return not is_alone or next(module.children(), None) is not None

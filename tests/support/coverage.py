@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -51,10 +52,6 @@ class Verdict:
     reason: str = ""
     connections: str = ""
     """The names of the connections of its layers."""
-
-
-def model_class_of(model_type: str) -> Any:
-    return getattr(transformers, CAUSAL[model_type])
 
 
 def examine(model_class: Any, folder: Path | None = None) -> Verdict:
@@ -171,20 +168,44 @@ def loaded_in_another_process(folders: list[Path]) -> dict[str, bool]:
     return {**{folder.name: False for folder in folders}, **{name: same == "True" for name, same in rows}}
 
 
+def classes() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Causal language models and other models, by type."""
+    causal = {name: getattr(transformers, class_name) for name, class_name in CAUSAL.items()}
+    return causal, {name: getattr(transformers, class_name) for name, class_name in OTHERS.items()}
+
+
+def examine_all(folder: Path) -> tuple[dict[str, Verdict], dict[str, Verdict]]:
+    """The verdicts on causal language models and on other models, by type; each model is saved in the folder."""
+    verdicts: dict[Any, Verdict] = {}
+    causal, others = classes()
+    for model_class in (*causal.values(), *others.values()):
+        if model_class not in verdicts:
+            verdicts[model_class] = examine(model_class, folder / model_class.__name__)
+            print(verdicts[model_class], flush=True)
+    saved = [folder / one.__name__ for one, verdict in verdicts.items() if verdict.status == "equal"]
+    for start in range(0, len(saved), 20):
+        for name, same in loaded_in_another_process(saved[start : start + 20]).items():
+            if not same:
+                one = getattr(transformers, name)
+                verdicts[one] = replace(verdicts[one], status="wrong", reason="loading")
+    of_causal, of_others = ({name: verdicts[one] for name, one in part.items()} for part in (causal, others))
+    return of_causal, of_others
+
+
 def table(causal: dict[str, Verdict], others: dict[str, Verdict]) -> str:
     """The verdicts as a page."""
     counts = {status: sum(verdict.status == status for verdict in causal.values()) for status in STATUSES}
     lines = [
         "# What `gomhc.upcycle` gives streams to",
         "",
-        f"Tiny models, of up to {NUM_LAYERS} layers with random weights, of every causal language model that transformers "
-        f"{transformers.__version__} has: {counts['equal']} equal, {counts['refused']} refused, "
+        f"Tiny models, of up to {NUM_LAYERS} layers with random weights, of every causal language model that "
+        f"transformers {transformers.__version__} has: {counts['equal']} equal, {counts['refused']} refused, "
         f"{counts['cannot be built']} that the test cannot build, {counts['wrong']} wrong.",
         "",
-        "*Equal* means that a model with streams gives what it gave without them, to rounding: outputs, outputs in",
-        "training with the same dropout, greedily generated tokens, gradients of its weights; and that it gives the same,",
-        "bit for bit, when it has been saved and loaded in another process.",
-        "`GOMHC_WRITE_COVERAGE=1 pytest -m slow tests/integrations/test_coverage.py` writes this page.",
+        "*Equal* means that a model with streams gives what it gave without them, to rounding: outputs, outputs",
+        "in training with the same dropout, greedily generated tokens, gradients of its weights; and that it gives",
+        "the same, bit for bit, when it has been saved and loaded in another process.",
+        "`make coverage` writes this page.",
         "",
     ]
     for title, verdicts in (("Causal language models", causal), ("Other models", others)):
@@ -208,3 +229,8 @@ def stored_statuses() -> dict[str, str]:
     """The status of each class in the page that is stored."""
     rows = [line.split("|") for line in TABLE.read_text().splitlines() if line.startswith("| ")]
     return {row[2].strip(): row[3].strip() for row in rows[1:] if len(row) > 4}
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        TABLE.write_text(table(*examine_all(Path(folder))))
