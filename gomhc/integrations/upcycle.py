@@ -1,22 +1,27 @@
-"""Upcycling: a pretrained decoder of transformers gets several residual streams, and computes the same at first.
+"""Upcycling: a pretrained model of transformers gets several residual streams, and computes the same at first.
 
 The default start makes a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import count
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
-from gomhc.integrations import stream_layer
-from gomhc.integrations.architectures import Architecture, architecture_of
+from gomhc.integrations.architectures import ARCHITECTURES
 from gomhc.integrations.checkpoints import mark, original_type, require_loadable
+from gomhc.integrations.detection import Stack, as_plain_data, find_stacks, from_plain_data
+from gomhc.integrations.example_inputs import example_inputs as make_example_inputs
+from gomhc.integrations.in_float32 import place_beside
+from gomhc.integrations.stream_layer import LayerPlan, StreamLayer, carry_streams
+from gomhc.layers import HyperConnection
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -28,6 +33,7 @@ def upcycle(
     *,
     dynamic: bool = True,
     copy: bool = False,
+    example_inputs: Mapping[str, Any] | None = None,
     generator: torch.Generator | None = None,
 ) -> Model:
     """Give a decoder of transformers several residual streams; at first it computes what it did before.
@@ -43,6 +49,8 @@ def upcycle(
         mixing: what mixes the streams, a value or text, as for :class:`gomhc.HyperConnection`.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         copy: whether to change a copy of the model instead of the model itself.
+        example_inputs: arguments of the model for one call, on which its layers are found and checked; by default
+            random ones. Layers that they do not reach stay plain: give images too, and the vision tower gets streams.
         generator: draws the first mixing matrices.
 
     Returns:
@@ -55,39 +63,77 @@ def upcycle(
         >>> model = gomhc.upcycle(model, num_streams=4, mixing="go")
     """
     chosen = as_mixing(mixing, num_streams)
-    layers, architecture = _layers(model)
-    for layer in layers:
-        architecture.check(layer)
+    _require_plain(model)
     require_loadable(model)
     if copy:
         model = deepcopy(model)
-        layers, _ = _layers(model)
-    stream_layer.install(layers, architecture, model.config, chosen, dynamic=dynamic, generator=generator)
-    mark(model, "upcycle", {"parametrization": describe(chosen), "dynamic": dynamic})
+    inputs = make_example_inputs(model) if example_inputs is None else example_inputs
+    stacks = find_stacks(model, inputs, ARCHITECTURES.get(original_type(model.config)))
+    _install(model, stacks, chosen, dynamic=dynamic, generator=generator)
+    description = {"parametrization": describe(chosen), "dynamic": dynamic, "stacks": list(map(as_plain_data, stacks))}
+    mark(model, "upcycle", description)
     return model
 
 
 def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     """Do what was done to the model that was saved; the weights come later."""
-    layers, architecture = _layers(model)
-    mixing = from_description(description["parametrization"])
-    stream_layer.install(layers, architecture, model.config, mixing, dynamic=description["dynamic"])
+    lists = dict(model.base_model.named_modules())
+    stacks = [from_plain_data(stored) for stored in description["stacks"]]
+    stacks = [stack for stack in stacks if stack.path in lists]  # an encoder alone may be loaded from its whole model
+    if not stacks:
+        raise ValueError(f"{type(model).__name__} has none of the layers that have streams in this checkpoint")
+    _install(model, stacks, from_description(description["parametrization"]), dynamic=description["dynamic"])
 
 
-def _layers(model: PreTrainedModel) -> tuple[nn.ModuleList, Architecture]:
+def _install(
+    model: PreTrainedModel,
+    stacks: Sequence[Stack],
+    mixing: Parametrization,
+    *,
+    dynamic: bool,
+    generator: torch.Generator | None = None,
+) -> None:
+    for stack in stacks:
+        layers: Any = model.base_model.get_submodule(stack.path)
+        if len(layers) != len(stack.branches):
+            raise ValueError(f"{stack.path} has {len(layers)} layers, and had {len(stack.branches)} with streams")
+        numbers = count()
+        for index, (layer, branches) in enumerate(zip(layers, stack.branches, strict=True)):
+            connections = {
+                name: HyperConnection(
+                    None,
+                    stack.channels,
+                    mixing,
+                    dynamic=dynamic,
+                    layer_index=next(numbers),
+                    generator=generator,
+                    **place_beside(layer),
+                )
+                for name in branches.places.values()
+            }
+            plan = LayerPlan(
+                branches=branches,
+                num_streams=mixing.num_streams,
+                is_first=index == 0,
+                is_last=index == len(layers) - 1,
+            )
+            carry_streams(layer, plan, connections)
+
+
+def _require_plain(model: PreTrainedModel) -> None:
     if not isinstance(model, PreTrainedModel):
         raise ValueError(
             f"expected a model of transformers (PreTrainedModel), got {type(model).__name__}; "
             f"upcycle first, and then wrap it (torch.compile, peft, DistributedDataParallel)"
         )
-    architecture = architecture_of(original_type(model.config))
-    layers = model.base_model.get_submodule(architecture.layers)
-    assert isinstance(layers, nn.ModuleList)
-    for layer in layers:
-        if isinstance(layer, stream_layer.StreamLayer):
+    for layer in model.modules():
+        if isinstance(layer, StreamLayer):
             raise ValueError("this model has streams already; upcycle a plain one")
+        if "HyperConnection" in type(layer).__name__:
+            raise ValueError(
+                f"{type(model).__name__} has hyper-connections of its own; gomhc.swap_mixing gives them another mixing"
+            )
         if "forward" in vars(layer):
             raise ValueError(
                 "another library has replaced the forward of a layer (accelerate does for device_map); upcycle before"
             )
-    return layers, architecture

@@ -14,6 +14,7 @@ from gomhc import Orthostochastic
 
 transformers = pytest.importorskip("transformers", reason="needs gomhc[hf]")
 from decoders import FAMILIES, decoder, moved, tokens  # noqa: E402
+from tiny_models import tiny  # noqa: E402
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
 SOME = ["gpt2", "gpt_neox", "gemma3_text", "llama"]
@@ -292,25 +293,142 @@ def test_lora_trains_adapters_and_coefficients_and_comes_back(tmp_path):
         assert_same_up_to_rounding(merged(input_ids=tokens()).logits, model(input_ids=tokens()).logits)
 
 
-def test_an_architecture_can_be_added(monkeypatch):
-    from gomhc.integrations.architectures import ARCHITECTURES, PRE_NORM
+@pytest.fixture
+def registered(monkeypatch):
+    """Entries by hand that are forgotten after the test."""
+    entries = {}
+    monkeypatch.setattr("gomhc.integrations.architectures.ARCHITECTURES", entries)
+    monkeypatch.setattr("gomhc.integrations.upcycle.ARCHITECTURES", entries)
+    return gomhc.register_architecture
 
-    monkeypatch.setattr("gomhc.integrations.architectures.ARCHITECTURES", dict(ARCHITECTURES))
-    config = transformers.Starcoder2Config(
-        vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
-    )
-    model = transformers.Starcoder2ForCausalLM(config).eval()
-    with pytest.raises(ValueError, match=r"knows gemma, .*, smollm3, not 'starcoder2'; gomhc.register_architecture"):
+
+PRE_NORM = {"attention": ("input_layernorm", "self_attn"), "feed_forward": ("post_attention_layernorm", "mlp")}
+
+
+@torch.no_grad()
+def test_an_architecture_can_be_said_by_hand_and_is_saved(registered, tmp_path):
+    model = tiny("starcoder2")
+    registered("starcoder2", gomhc.Architecture(branches={"first": PRE_NORM["attention"], "then": ("post", "mlp")}))
+    with pytest.raises(ValueError, match="has no attribute 'post'"):
         gomhc.upcycle(model)
-    gomhc.register_architecture("starcoder2", PRE_NORM)
-    with torch.no_grad():
-        reference = model(tokens()).logits
-        assert_same_up_to_rounding(gomhc.upcycle(model)(tokens()).logits, reference)
+    registered("starcoder2", gomhc.Architecture(branches=dict(zip(("first", "then"), PRE_NORM.values(), strict=True))))
+    upcycled = gomhc.upcycle(model, copy=True)
+    assert list(upcycled.model.layers[0].connections) == ["first", "then"]
+    assert_same_up_to_rounding(upcycled(tokens()).logits, model(tokens()).logits)
+    moved(upcycled).save_pretrained(tmp_path)
+    assert torch.equal(gomhc.from_pretrained(tmp_path)(tokens()).logits, upcycled(tokens()).logits)
 
 
-def test_a_layer_with_a_part_that_its_architecture_does_not_know_is_refused():
-    with pytest.raises(ValueError, match=r"no branch has its \['crossattention', 'ln_cross_attn'\]"):
-        gomhc.upcycle(decoder("gpt2", add_cross_attention=True))
+@pytest.mark.parametrize(
+    ("model_type", "options", "message"),
+    [
+        (
+            "granite",
+            {"residual_multiplier": 0.22},
+            "layer 0 of layers .GraniteDecoderLayer.: it computes more",
+        ),
+        ("cohere", {}, "has no attribute 'post_attention_layernorm'"),
+        ("olmo2", {}, "has no attribute 'input_layernorm'"),
+        ("gpt2", {}, "has no list of layers 'layers', which its architecture names; it has h"),
+    ],
+)
+def test_an_architecture_that_is_not_the_models_is_refused_and_nothing_is_changed(
+    registered, model_type, options, message
+):
+    model = tiny(model_type, **options)
+    before = {name: id(module) for name, module in model.named_modules()}, type(model), [*model.state_dict()]
+    registered(model_type, gomhc.Architecture(branches=PRE_NORM))
+    with pytest.raises(ValueError, match=message):
+        gomhc.upcycle(model)
+    assert before == ({name: id(module) for name, module in model.named_modules()}, type(model), [*model.state_dict()])
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert model.config.model_type == model_type
+
+
+def test_an_architecture_that_forgets_the_dropout_of_a_layer_is_refused(registered):
+    """Equal in evaluation, and not in training."""
+    branches = {"attention": ("self_attn_layer_norm", "self_attn"), "feed_forward": ("final_layer_norm", *FC)}
+    registered("opt", gomhc.Architecture(branches=branches, layers="decoder.layers"))
+    with pytest.raises(ValueError, match="computes something else with streams, in training: off by"):
+        gomhc.upcycle(tiny("opt"))
+    gomhc.upcycle(tiny("opt", dropout=0.0))
+
+
+FC = ("fc1", "activation_fn", "fc2")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        ("deepseek_v4", "has hyper-connections of its own; gomhc.swap_mixing"),
+        (
+            "hrm_text",
+            "has no list of layers that are called in turn; those of L_module.layers are called several times",
+        ),
+        ("gemma3n_text", "layer 0 of layers .Gemma3nTextDecoderLayer.: it takes a part of its hidden states"),
+    ],
+)
+def test_a_model_without_plain_residuals_is_refused(model_type, message):
+    with pytest.raises(ValueError, match=message):
+        gomhc.upcycle(tiny(model_type))
+
+
+def test_a_model_that_skips_layers_in_training_is_refused():
+    with pytest.raises(ValueError, match="skips layers in training; set its layerdrop to 0"):
+        gomhc.upcycle(tiny("opt", layerdrop=0.1))
+
+
+def test_finding_the_branches_draws_no_random_numbers_and_leaves_modes_alone():
+    model = tiny("opt").train()
+    model.model.decoder.layers[1].eval()
+    modes = [module.training for module in model.modules()]
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    gomhc.upcycle(model, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(torch.rand(3), expected)
+    plain = [module for name, module in model.named_modules() if "connections" not in name]
+    assert [module.training for module in plain] == modes
+
+
+@torch.no_grad()
+def test_streams_of_a_trained_layer_are_those_of_equation_one():
+    """By hand, for parallel branches that are multiplied: x_i <- sum_j mix_ij x_j + write_i F(sum_j read_j x_j)."""
+    model = moved(gomhc.upcycle(tiny("granite", num_hidden_layers=2), 3, dynamic=False))
+    first, last = model.model.layers
+    x = model.model.embed_tokens(tokens()) * model.config.embedding_multiplier
+    places = model.model.rotary_emb(x, torch.arange(tokens().shape[1])[None])
+    mask = torch.full((11, 11), -torch.inf).triu(1)[None, None]
+    streams = torch.stack([x] * 3, dim=-2)
+    for layer in (first, last):
+        for name, norm, branch in (
+            ("attention", layer.input_layernorm, lambda h, layer=layer: layer.self_attn(h, places, mask)[0]),
+            ("feed_forward", layer.post_attention_layernorm, layer.mlp),
+        ):
+            read, write, mix = layer.connections[name].coefficients(streams)
+            output = branch(norm(torch.einsum("j,btjc->btc", read, streams))) * layer.residual_multiplier
+            streams = torch.einsum("ij,btjc->btic", mix, streams) + torch.einsum("i,btc->btic", write, output)
+    expected = model.lm_head(model.model.norm(streams.mean(-2))) / model.config.logits_scaling
+    assert_same_up_to_rounding(model(tokens()).logits, expected)
+
+
+@torch.no_grad()
+def test_a_norm_behind_the_residual_acts_on_the_mean_of_the_streams():
+    """x <- N(x + F(x)): the streams after F all move by N(m) - m, where m is their mean."""
+    model = moved(gomhc.upcycle(tiny("bert", num_hidden_layers=1), dynamic=False))
+    layer = model.bert.encoder.layer[0]
+    x = model.bert.embeddings(tokens())
+    streams = torch.stack([x] * 4, dim=-2)
+    for name, branch, norm in (
+        ("attention", lambda h: layer.attention.output.dense(layer.attention.self(h)[0]), layer.attention.output),
+        ("feed_forward", lambda h: layer.output.dense(layer.intermediate(h)), layer.output),
+    ):
+        read, write, mix = layer.connections[name].coefficients(streams)
+        output = branch(torch.einsum("j,btjc->btc", read, streams))
+        streams = torch.einsum("ij,btjc->btic", mix, streams) + torch.einsum("i,btc->btic", write, output)
+        mean = streams.mean(-2)
+        streams = streams + (norm.LayerNorm(mean) - mean)[..., None, :]
+    assert_same_up_to_rounding(model(tokens()).logits, model.cls(streams.mean(-2)))
 
 
 def test_the_mixing_is_a_value_or_text():
