@@ -29,9 +29,11 @@ from gomhc.birkhoff import (
     Unistochastic,
     register,
 )
+from gomhc.integrations import auto_types
 from gomhc.integrations.architectures import Architecture, register_architecture
-from gomhc.integrations.deepseek_v4 import SinkhornV4, swap_mixing
+from gomhc.integrations.deepseek_v4 import SinkhornV4
 from gomhc.integrations.parametrize import doubly_stochastic
+from gomhc.integrations.swapping import swap_mixing
 from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 
@@ -83,6 +85,8 @@ _WITH_TRANSFORMERS = {"from_pretrained": "checkpoints", "upcycle": "upcycle"}
 
 if find_spec("transformers") is not None:  # or `from gomhc import *` would fail without it
     __all__ += ["from_pretrained", "upcycle"]
+
+auto_types.teach()
 
 
 def __getattr__(name: str) -> Any:

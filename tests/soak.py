@@ -90,10 +90,11 @@ def fuzz_map(rng, worst):
     (leaf,) = leaves([logits])
     matrix = orthostochastic(leaf, d, s)
     eps = torch.finfo(torch.float32).eps
-    worst.compare("orthostochastic", [ops.mixing(logits, single("go", d, s))], [matrix.detach()], [64 * eps])
+    form = single("go", d, s)
+    worst.compare("orthostochastic", [ops.mixing(logits, form)], [matrix.detach()], [64 * eps])
     expected = torch.autograd.grad(matrix, leaf, grad.double())
     allowed = 64 * eps * max([1e-3, *grad.abs().flatten().tolist()])
-    worst.compare("orthostochastic_backward", [ops.mixing_backward(logits, grad, single("go", d, s))], expected, [allowed])
+    worst.compare("orthostochastic_backward", [ops.mixing_backward(logits, grad, form)], expected, [allowed])
 
 
 def fuzz_read(rng, worst):

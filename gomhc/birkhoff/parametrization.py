@@ -82,7 +82,7 @@ class Parametrization(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "matrix" in vars(cls) and "kernel" not in vars(cls):  # another equation than that of its base's kernel
-            cls.kernel = None
+            cls.kernel = None  # type: ignore[assignment,method-assign]
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-r"""Hyper-connections in DeepSeek-V4's form: its Sinkhorn, its weights, and models that get another mixing.
+r"""Hyper-connections in DeepSeek-V4's form: its Sinkhorn, its weights, and modules that get another mixing.
 
 Such modules of transformers (deepseek_v4, glm5_next) map streams (batch, time, d, c) to `post` (write), `comb` (the
 transpose of mix) and `collapsed` (the branch's input). They are known by what they hold, `fn`, `base`, `scale` and
@@ -8,27 +8,23 @@ d = num_streams, c = channels, p = logits of a mixing
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gomhc.birkhoff import Parametrization, as_mixing, balance, register
-from gomhc.birkhoff.description import describe, from_description
-from gomhc.birkhoff.parametrization import FIT_TOLERANCE
+from gomhc.birkhoff import Parametrization, balance, register
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
+from gomhc.integrations.in_float32 import InFloat32
 from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.kernels.precision import in_float64
 from gomhc.layers import Coefficients, HyperConnection
 from gomhc.shapes import Float
-
-Model = TypeVar("Model", bound=nn.Module)
 
 PARTS = ("fn", "base", "scale", "hc_mult", "hc_sinkhorn_iters", "hc_eps", "input_norm")
 """Attributes of a hyper-connection in DeepSeek-V4's form."""
@@ -197,7 +193,7 @@ def replaced_forward(
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-class SwappedConnection(nn.Module):
+class SwappedConnection(InFloat32):
     """Called as a hyper-connection of DeepSeek-V4 is, with any mixing: streams -> (post, comb, collapsed)."""
 
     def __init__(self, coefficients: Coefficients, replaced: nn.Module) -> None:
@@ -211,62 +207,6 @@ class SwappedConnection(nn.Module):
         return write, mix.mT, branch_input
 
 
-def swap_mixing(model: Model, mixing: Parametrization | str | None, *, copy: bool = False) -> Model:
-    """Replace Sinkhorn by another mixing in a model with DeepSeek-V4's hyper-connections.
-
-    Reads and writes stay as they are. The mixing matrix that the bias gives stays the same, as far as `fit` comes, and
-    so does, to first order, how the tokens steer it. A model that is swapped there and back computes what it did where
-    the fit is exact and Sinkhorn's iterations converge. `save_pretrained` and `gomhc.from_pretrained` know such models.
-
-    Args:
-        model: a model of transformers (deepseek_v4, glm5_next).
-        mixing: a value or text, as for :class:`gomhc.HyperConnection`; None brings Sinkhorn back.
-        copy: whether to change a copy of the model instead of the model itself.
-
-    Returns:
-        The changed model.
-
-    Example::
-
-        >>> from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
-        >>> config = DeepseekV4Config(
-        ...     vocab_size=61, hidden_size=32, moe_intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        ...     num_key_value_heads=1, head_dim=16, q_lora_rank=16, o_lora_rank=16, o_groups=2, n_routed_experts=4,
-        ...     num_experts_per_tok=2, index_n_heads=2, index_head_dim=16,
-        ... )
-        >>> model = gomhc.swap_mixing(DeepseekV4ForCausalLM(config), "go")
-        >>> model = gomhc.swap_mixing(model, None)
-    """
-    from gomhc.integrations.checkpoints import mark, unmark  # which take transformers
-
-    places = _places(model)
-    d = places[0][2].mixing.num_streams
-    chosen = None if mixing is None else as_mixing(mixing, d)
-    if copy:
-        model = deepcopy(model)
-        places = _places(model)
-    distances = []
-    for parent, name, source in places:
-        module = getattr(parent, name)
-        replaced = module.replaced[0] if isinstance(module, SwappedConnection) else module
-        coefficients, distance = transfer(source, chosen or sinkhorn_of(replaced))
-        swapped = _restored(replaced, coefficients) if chosen is None else SwappedConnection(coefficients, replaced)
-        setattr(parent, name, swapped.train(module.training))
-        distances.append(distance)
-    pretrained: Any = model
-    if chosen is not None:
-        mark(pretrained, "swap_mixing", {"parametrization": describe(chosen)})
-    elif hasattr(pretrained.config, "gomhc"):
-        unmark(pretrained)
-    if max(distances) > FIT_TOLERANCE:
-        warnings.warn(
-            f"the matrices of {chosen} that come closest to the model's are up to {max(distances):.2g} away from them: "
-            f"it no longer computes quite the same; a larger expressivity, Transportation or Permutations come closer",
-            stacklevel=2,
-        )
-    return model
-
-
 def transfer(source: Coefficients, mixing: Parametrization) -> tuple[Coefficients, float]:
     r"""Coefficients with another mixing P, the same reads and writes, and the same mix to first order.
 
@@ -276,24 +216,25 @@ def transfer(source: Coefficients, mixing: Parametrization) -> tuple[Coefficient
     logits. Also: how far P(b) stays from B_0.
     """
     num_kept = 2 * source.mixing.num_streams  # logits of read and write
-    kept, (old_weight, old_bias) = _parts(source, slice(num_kept)), _parts(source, slice(num_kept, None))
-    matrix = source.mixing(old_bias)
-    if not mixing.can_fit(matrix):
-        matrix = balance(matrix)
-    bias, distance = mixing.fit(matrix)
-    inverse = torch.linalg.pinv(_jacobian(mixing, bias), rtol=SMALLEST_SINGULAR_VALUE)
-    weight = inverse @ (_jacobian(source.mixing, old_bias) @ old_weight)
+    kept, steering = _parts(source, slice(num_kept)), _parts(source, slice(num_kept, None))
+    weight, bias, distance = transferred(source.mixing, *steering, mixing)
     target = _like(source, mixing)
     weights = {"weight": torch.cat((kept[0], weight)), "bias": torch.cat((kept[1], bias)), "scale": source.scale}
     target.load_state_dict(weights)
-    return target, distance.item()
+    return target, distance
 
 
-def rebuild(model: nn.Module, description: dict[str, Any]) -> None:
-    """Do what was done to the model that was saved; the weights come later."""
-    mixing = from_description(description["parametrization"])
-    for parent, name, source in _places(model):
-        setattr(parent, name, SwappedConnection(_like(source, mixing), getattr(parent, name)))
+def transferred(
+    old: Parametrization, old_weight: Float[Tensor, "p0 dc"], old_bias: Float[Tensor, " p0"], new: Parametrization
+) -> tuple[Float[Tensor, "p dc"], Float[Tensor, " p"], float]:
+    """Weight and bias of the logits of the new mixing, in float64, and how far its static matrix stays away."""
+    old_weight, old_bias = in_float64(old_weight.detach()), in_float64(old_bias.detach())
+    matrix = old(old_bias)
+    if not new.can_fit(matrix):
+        matrix = balance(matrix)
+    bias, distance = new.fit(matrix)
+    inverse = torch.linalg.pinv(_jacobian(new, bias), rtol=SMALLEST_SINGULAR_VALUE)
+    return inverse @ (_jacobian(old, old_bias) @ old_weight), bias, distance.item()
 
 
 def _like(source: Coefficients, mixing: Parametrization) -> Coefficients:
@@ -319,24 +260,44 @@ def _jacobian(mixing: Parametrization, logits: Float[Tensor, " p"]) -> Float[Ten
     return matrix.flatten(0, 1)
 
 
-def _places(model: nn.Module) -> list[tuple[nn.Module, str, Coefficients]]:
-    """Each hyper-connection: the module that holds it, its name there, and its coefficients."""
-    places = list(_find(model))
-    if not places:
-        raise ValueError(
-            f"{type(model).__name__} has no hyper-connections in DeepSeek-V4's form, which the models deepseek_v4 and "
-            f"glm5_next of transformers have; gomhc.upcycle gives streams to a model that has none"
-        )
-    return places
+@dataclass(frozen=True)
+class SinkhornPlace:
+    """One hyper-connection in DeepSeek-V4's form, and how it gets another mixing."""
+
+    parent: nn.Module
+    name: str
+    """The attribute of the parent that holds it."""
+
+    @property
+    def num_streams(self) -> int:
+        """Number of streams (d)."""
+        return self._coefficients().mixing.num_streams
+
+    def swap(self, mixing: Parametrization | None) -> float:
+        """Mix by another method, or by Sinkhorn again; return how far the static matrix is from the one before."""
+        module = getattr(self.parent, self.name)
+        replaced = module.replaced[0] if isinstance(module, SwappedConnection) else module
+        coefficients, distance = transfer(self._coefficients(), mixing or sinkhorn_of(replaced))
+        swapped = _restored(replaced, coefficients) if mixing is None else SwappedConnection(coefficients, replaced)
+        setattr(self.parent, self.name, swapped.train(module.training))
+        return distance
+
+    def rebuild(self, mixing: Parametrization) -> None:
+        """Put the mixing in Sinkhorn's place; its weights are initial ones."""
+        swapped = SwappedConnection(_like(self._coefficients(), mixing), getattr(self.parent, self.name))
+        setattr(self.parent, self.name, swapped)
+
+    def _coefficients(self) -> Coefficients:
+        module = getattr(self.parent, self.name)
+        return module.coefficients if isinstance(module, SwappedConnection) else to_coefficients(module)
 
 
-def _find(model: nn.Module) -> Iterator[tuple[nn.Module, str, Coefficients]]:
+def find_sinkhorn(model: nn.Module) -> Iterator[SinkhornPlace]:
+    """Each hyper-connection in DeepSeek-V4's form, swapped or not."""
     for parent in model.modules():
         for name, child in parent.named_children():
-            if isinstance(child, SwappedConnection):
-                yield parent, name, child.coefficients
-            elif is_deepseek_v4(child):
-                yield parent, name, to_coefficients(child)
+            if isinstance(child, SwappedConnection) or is_deepseek_v4(child):
+                yield SinkhornPlace(parent, name)
 
 
 def _restored(replaced: nn.Module, coefficients: Coefficients) -> nn.Module:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization
 from gomhc.integrations.architectures import Architecture, Chain
+from gomhc.integrations.in_float32 import Connections, place_beside
 from gomhc.integrations.made_class import Made
 from gomhc.layers import HyperConnection, expand, readout
 
@@ -93,11 +94,11 @@ def install(
                 dynamic=dynamic,
                 layer_index=index * len(branches) + place,
                 generator=generator,
+                **place_beside(layer),
             )
             for place, name in enumerate(branches)
         }
-        device = next(layer.parameters()).device
-        layer.connections = nn.ModuleDict(connections).to(device, torch.float32).train(layer.training)
+        layer.connections = Connections(connections).train(layer.training)
         layer.plan = plan  # type: ignore[assignment]  # a module may hold any value
         original: Any = type(layer)
         layer.__class__ = _with_streams(original)

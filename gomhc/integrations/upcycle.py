@@ -16,7 +16,7 @@ from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
 from gomhc.integrations import stream_layer
 from gomhc.integrations.architectures import Architecture, architecture_of
-from gomhc.integrations.checkpoints import mark, original_type
+from gomhc.integrations.checkpoints import mark, original_type, require_loadable
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -58,6 +58,7 @@ def upcycle(
     layers, architecture = _layers(model)
     for layer in layers:
         architecture.check(layer)
+    require_loadable(model)
     if copy:
         model = deepcopy(model)
         layers, _ = _layers(model)

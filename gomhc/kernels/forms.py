@@ -1,8 +1,8 @@
 """What a compiled map computes, as text: `go:4:2`, `sinkhorn-v4:4:20:1e-06`, `kronecker:8:2 go:4:2 sinkhorn:2:20`.
 
-Kind, streams, a number (expressivity, iterations or parts, as the kind has it) and what is added to sums. The parts of a
-composite follow it. Text is what torch's operators take, and what is read in an exported program. `parsed` makes of it what
-C++ takes, and refuses everything else; the functions that write forms give None where there is no compiled version.
+Kind, streams, a number (expressivity, iterations or parts, by kind) and what is added to sums. The parts of a composite
+follow it. Text is what torch's operators take, and what is read in an exported program. `parsed` makes of it what C++
+takes, and refuses everything else; the functions that write forms give None where nothing is compiled.
 
 d = num_streams, s = expressivity, n = d * s, p = number of logits
 """
@@ -89,7 +89,7 @@ def parsed(form: str) -> Form:
         fields = [_fields(*text.split(":")) for text in form.split(" ")]
     except (ValueError, TypeError, OverflowError):
         raise _wrong(form) from None
-    parts = (Part * len(fields))(*fields)
+    parts: Any = (Part * len(fields))(*(Part(*values) for values in fields))
     if len(fields) > MOST_PARTS or _measured(parts, 0, form) != len(fields):
         raise _wrong(form)
     return Form(parts[0].d, parts[0].p, parts)

@@ -41,6 +41,8 @@ class NativeTask(ctypes.Structure):
     numbers: ClassVar[tuple[str, ...]]
     """Names of its other fields."""
     tensors: list[Tensor]
+    form: Any
+    """The array that the pointer `parts` of a map points to."""
 
     @classmethod
     def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
@@ -64,7 +66,7 @@ class NativeTask(ctypes.Structure):
                 raise cls._wrong("x", tensors["x"], sizes)
             sizes["element"] = ELEMENTS[dtype]
         task = cls(*addresses.values(), *[sizes[name] for name in cls.numbers])
-        task.tensors = list(tensors.values())
+        task.tensors, task.form = list(tensors.values()), sizes.get("parts")
         return task
 
     @classmethod

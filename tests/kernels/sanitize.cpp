@@ -22,15 +22,43 @@ struct Work {
 
     int below(int limit) { return std::uniform_int_distribution<int>(0, limit - 1)(generator); }
 
-    void map(int64_t count, int d, int s, float scale) {
-        const int n = d * s, p = n * (n - 1) / 2;
+    void map(int64_t count, const std::vector<Part> &parts, float scale) {
+        const int d = parts[0].d, p = parts[0].p;
         auto logits = numbers(count * p, scale), grad = numbers(count * d * d);
         std::vector<float> matrix(grad.size()), out(logits.size());
-        const Map forward{logits.data(), matrix.data(), nullptr, count, d, s, 0};
-        const Map backward{logits.data(), grad.data(), out.data(), count, d, s, 1};
+        const Map forward{logits.data(), matrix.data(), nullptr, parts.data(), count, 0};
+        const Map backward{logits.data(), grad.data(), out.data(), parts.data(), count, 1};
         gomhc_map(&forward, threads);
         gomhc_map(&backward, threads);
     }
+
+    static std::vector<Part> single(int kind, int d, int number) {
+        const int n = d * number;
+        int p = d * d;
+        if (kind == GO) p = n * (n - 1) / 2;
+        if (kind == GO_SQUARE || kind == GO_UNITARY) p = n * n;
+        if (kind == TRANSPORTATION) p = (d - 1) * (d - 1);
+        if (kind == PERMUTATIONS) for (int i = p = 1; i <= d; i++) p *= i;
+        return {{kind, d, number, p, 1e-6f}};
+    }
+
+    static std::vector<Part> composite(int kind, std::vector<std::vector<Part>> parts) {
+        std::vector<Part> all{{kind, 1, int(parts.size()), kind == AVERAGE ? int(parts.size()) : 0, 0}};
+        for (const auto &part : parts) {
+            all[0].d = kind == AVERAGE ? part[0].d : all[0].d * part[0].d, all[0].p += part[0].p;
+            all.insert(all.end(), part.begin(), part.end());
+        }
+        return all;
+    }
+
+    std::vector<Part> any_map() {
+        const int kind = below(AVERAGE + 1), d = 1 + below(below(5) ? 9 : 32), s = 1 + below(std::min(4, 64 / d));
+        if (kind == KRONECKER) return composite(kind, {any_single(1 + below(8)), any_single(1 + below(4)), any_single(2)});
+        if (kind == AVERAGE) return composite(kind, {any_single(d), composite(KRONECKER, {any_single(d)})});
+        return single(kind, kind == PERMUTATIONS ? 1 + below(7) : d, kind < SINKHORN ? s : 1 + below(30));
+    }
+
+    std::vector<Part> any_single(int d) { return single(below(KRONECKER), std::min(d, 6), 1 + below(3)); }
 
     // Random bits in half precision: all numbers, and not numbers too.
     std::vector<float> streams(int64_t size, int element) {
@@ -60,6 +88,16 @@ struct Work {
         gomhc_read(&task, threads);
     }
 
+    void connect(int64_t tokens, int d, int64_t c, int element) {
+        const Part part{SINKHORN, d, 3, d * d, 0.f};
+        const int k = 2 * d + d * d;
+        auto x = streams(tokens * d * c, element), weight = numbers(k * d * c), scale = numbers(3), bias = numbers(k);
+        auto input = streams(tokens * c, element), write = numbers(tokens * d), mix = numbers(tokens * d * d);
+        const Connect task{x.data(), weight.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
+                           &part, tokens, c, d, k, element, 0.f, 1e-6f};
+        gomhc_connect(&task, threads);
+    }
+
     void sum(int64_t tokens, int d, int64_t c, int element) {
         auto x = streams(tokens * d * c, element), input = streams(tokens * c, element), weights = numbers(d);
         auto grad_x = x, grad_weights = weights;
@@ -83,11 +121,11 @@ struct Work {
 
     void anything() {
         const int64_t count = below(300), c = 1 + below(70);
-        const int d = 1 + below(below(5) ? 9 : 32), s = 1 + below(std::min(4, 64 / d));
-        map(count, d, s, std::pow(10.f, float(below(15) - 4)));
-        const int element = below(3);
+        const int d = 1 + below(below(5) ? 9 : 32), element = below(3);
+        map(count, any_map(), std::pow(10.f, float(below(15) - 4)));
         read(count, d, c, below(40), element);
         read(count / 8, 1, 1 + below(2500), below(60), element);
+        connect(count, d, c, element);
         sum(count, d, c, element);
         write(count, below(2) ? 1 : count, d, c, element);
     }
@@ -97,11 +135,19 @@ void odd_sizes() {
     Work work{std::mt19937(0), 2};
     for (int d : {1, 2, 3, 4, 5, 8, 16, 32})
         for (int64_t count : {1, 7, 16, 301}) {
-            for (int s : {1, 2})
-                for (float scale : {1.f, 9.f, 1e3f, 1e30f}) work.map(count, d, s, scale);
+            for (float scale : {1.f, 9.f, 1e3f, 1e30f}) {
+                for (int kind = GO; kind < KRONECKER; kind++)
+                    for (int number : {1, 2})
+                        if (kind != PERMUTATIONS || d < 8) work.map(count, Work::single(kind, d, number), scale);
+                const auto go = Work::single(GO, std::min(d, 8), 2), sinkhorn = Work::single(SINKHORN, 2, 20);
+                const auto average = Work::composite(AVERAGE, {go, go, go});
+                work.map(count, average, scale);
+                work.map(count, Work::composite(KRONECKER, {average, sinkhorn, Work::composite(KRONECKER, {})}), scale);
+            }
             for (int64_t c : {1, 5, 8, 37})
                 for (int element : {FLOAT32, BFLOAT16, FLOAT16}) {
                     for (int p : {0, 3, 28}) work.read(count, d, c, p, element);
+                    work.connect(count, d, c, element);
                     work.sum(count, d, c, element);
                     for (int64_t matrices : {int64_t(1), count}) work.write(count, matrices, d, c, element);
                 }
@@ -118,7 +164,7 @@ int random_work(int seconds, int seed) {
         for (int caller = 0; caller < 3; caller++)
             callers.emplace_back([&, caller] {
                 Work work{std::mt19937(seed + 1000 * round + caller), 1 + (round + caller) % 8};
-                for (int i = 0; i < 20; i++) work.anything(), calls += 13;
+                for (int i = 0; i < 20; i++) work.anything(), calls += 14;
             });
         for (auto &caller : callers) caller.join();
         const pid_t child = fork();

@@ -199,6 +199,25 @@ def test_backward_keeps_half_precision_streams_as_they_are(dtype):
     assert {tensor.dtype for tensor in kept if tensor.numel() > 36 * 1000} == {dtype}
 
 
+@pytest.mark.parametrize("mixing", ["go", "sinkhorn", "sinkhorn-v4", "permutations", "identity"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", [(1, 1), (3,), (2, 65), (0, 4)])
+def test_without_a_gradient_the_layer_is_the_same_bit_for_bit(mixing, dtype, batch):
+    """Read and map are one call then."""
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, 20, mixing, num_streams=4, start="near-identity")
+    streams = torch.randn(*batch, 4, 20).to(dtype)
+    with torch.no_grad():
+        alone = connection(streams)
+    assert torch.equal(alone, connection(streams))
+
+
+def test_a_map_of_other_sizes_is_not_connected():
+    x, weight, scale, bias = torch.randn(5, 3, 8), torch.randn(9, 24), torch.randn(3), torch.randn(9)
+    with pytest.raises(ValueError, match="takes 3 streams and 15 logits, got 3, 3"):
+        ops.connect(x, weight, scale, bias, 0.0, 1e-6, "go:3:2:0.0")
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_finds_nothing_wrong_with_the_operators(dtype):
     torch.manual_seed(0)

@@ -45,6 +45,16 @@ def tokens(batch: int = 2, time: int = 11) -> torch.Tensor:
     return torch.randint(1, 61, (batch, time), generator=torch.Generator().manual_seed(1))
 
 
+def moved(model: Any, size: float = 0.3) -> Any:
+    """The same model after its coefficients have learned something."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "coefficients" in name:
+                parameter.add_(size * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
 def with_sinkhorn(model_type: str = "deepseek_v4", num_layers: int = 1) -> Any:
     """A small model with hyper-connections in DeepSeek-V4's form, whose matrices differ between layers and tokens."""
     sizes = {"vocab_size": 61, "hidden_size": 32, "moe_intermediate_size": 16, **SPECIAL}
@@ -75,4 +85,52 @@ def with_sinkhorn(model_type: str = "deepseek_v4", num_layers: int = 1) -> Any:
         for name, parameter in model.named_parameters():
             if name.endswith(("attn_hc.base", "ffn_hc.base")):
                 parameter.normal_()
+    return model.eval()
+
+
+def of_images_and_text() -> Any:
+    """A small model of images and text whose text model has hyper-connections in DeepSeek-V4's form."""
+    sizes = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32}
+    vision = {**sizes, "patch_size": 4, "spatial_merge_size": 1, "temporal_patch_size": 1}
+    places = ["image", "video", "image_start", "image_end", "video_start", "video_end"]
+    tokens_of_images = {f"{place}_token_id": number for number, place in enumerate(places, start=3)}
+    text = with_sinkhorn("glm5_next_text").config.to_dict()
+    config = transformers.Glm5NextConfig(text_config=text, vision_config=vision, **tokens_of_images)
+    return transformers.Glm5NextForConditionalGeneration(config).eval()
+
+
+def with_unmixed_streams(model_type: str = "hy_v4", num_layers: int = 2) -> Any:
+    """A small model with hyper-connections that do not mix, whose streams differ."""
+    sizes = {
+        "vocab_size": 61,
+        "hidden_size": 32,
+        "moe_intermediate_size": 16,
+        "num_hidden_layers": num_layers,
+        **SPECIAL,
+    }
+    torch.manual_seed(0)
+    if model_type == "hy_v4":
+        heads = {"num_attention_heads": 2, "q_lora_rank": 16, "kv_lora_rank": 8, "v_head_dim": 8}
+        heads |= {
+            "qk_nope_head_dim": 8,
+            "qk_rope_head_dim": 4,
+            "index_head_dim": 8,
+            "index_n_heads": 2,
+            "index_topk": 4,
+        }
+        experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 48}
+        model = transformers.HYV4ForCausalLM(transformers.HYV4Config(**sizes, **heads, **experts))
+    else:
+        heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "hc_lowrank": 8}
+        heads |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
+        heads |= {f"linear_num_{name}_heads": 2 for name in ("key", "value")}
+        experts = {"num_experts": 4, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 16}
+        heads |= {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16}
+        heads |= {"indexer_budget": 4, "indexer_compress_ratio": 2}
+        layers = {"layer_types": ["linear_attention", "full_attention"][:num_layers]}
+        config = transformers.Qwen4ExpTextConfig(**sizes, **heads, **experts, **layers)
+        model = transformers.Qwen4ExpForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
     return model.eval()

@@ -42,7 +42,7 @@ namespace baseline {  // SSE2 on x86-64, NEON on arm64
 
 // GCC and clang have different pragmas that allow instructions to the functions that follow. One file holds all of them:
 // in several, the linker could choose an AVX-512 copy of a function of the standard library for machines without it.
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)  // which asks for that one alone
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
@@ -100,7 +100,7 @@ bool has_f16c() {  // clang 14 does not know its name
 #endif
 
 InstructionSet best() {
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::weight_gradient, avx512::sum, avx512::write};

@@ -95,7 +95,7 @@ static inline void store(float *rows, const Lanes *from, int width, int count) {
         for (int i = 0; i < BLOCK; i++) tile[i] = i < width ? from[i] : Lanes{};
         transpose<Lanes, BLOCK>(tile);
         float *const end = rows + int64_t(count) * width;
-        for (int lane = 0; lane < count; lane++, rows += width)
+        for (int lane = 0; lane < std::min(count, BLOCK); lane++, rows += width)
             if (end - rows >= BLOCK) *reinterpret_cast<Place *>(rows) = tile[lane];
             else std::memcpy(rows, &tile[lane], width * sizeof(float));
         return;

@@ -11,8 +11,10 @@ from typing import Any
 import matplotlib
 
 from gomhc.lab import plugins
+from gomhc.lab.comparison import study
 from gomhc.lab.exhibits.exhibit import Badge, Link, Table, Text
 from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.experiments.lm import STUDY
 from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.experiments.verdicts import Judged, judge
 from gomhc.lab.judge.judgement import Judgement
@@ -68,7 +70,7 @@ def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: 
     """The last line of a page, with the hash of all that it depends on: a page that ends with it is up to date."""
     shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
     digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
-    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files())):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files(), *study.files(STUDY))):
         digest.update(path.read_bytes())
     return f"<!-- made from {digest.hexdigest()} -->\n"
 

@@ -1,0 +1,95 @@
+"""Another mixing for a model of transformers that has hyper-connections of its own."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from typing import Any, TypeVar
+
+from torch import nn
+
+from gomhc.birkhoff import Parametrization, as_mixing
+from gomhc.birkhoff.description import describe, from_description
+from gomhc.birkhoff.parametrization import FIT_TOLERANCE
+from gomhc.integrations.deepseek_v4 import SinkhornPlace, find_sinkhorn
+from gomhc.integrations.unmixed_streams import UnmixedPlace, find_unmixed
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def swap_mixing(model: Model, mixing: Parametrization | str | None, *, copy: bool = False) -> Model:
+    """Give another mixing to a model that has hyper-connections of its own. Reads and writes stay as they are.
+
+    Where the model mixes by Sinkhorn (deepseek_v4, glm5_next), the mixing matrix that the bias gives stays the same, as
+    far as `fit` comes, and so does, to first order, how the tokens steer it. Swapped there and back, it computes what
+    it did where the fit is exact and Sinkhorn's iterations converge.
+
+    Where the model does not mix its streams (hy_v4, qwen4_exp), it does from now on. The first matrices are near the
+    identity and not on it, where nothing would learn: `initial_leak` of the mixing says how near. Swapped there and
+    back, the model is what it was.
+
+    `save_pretrained` and `gomhc.from_pretrained` know such models.
+
+    Args:
+        model: a model of transformers (deepseek_v4, glm5_next, hy_v4, qwen4_exp).
+        mixing: a value or text, as for :class:`gomhc.HyperConnection`; None brings back what the model had.
+        copy: whether to change a copy of the model instead of the model itself.
+
+    Returns:
+        The changed model.
+
+    Example::
+
+        >>> from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
+        >>> config = DeepseekV4Config(
+        ...     vocab_size=61, hidden_size=32, moe_intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        ...     num_key_value_heads=1, head_dim=16, q_lora_rank=16, o_lora_rank=16, o_groups=2, n_routed_experts=4,
+        ...     num_experts_per_tok=2, index_n_heads=2, index_head_dim=16,
+        ... )
+        >>> model = gomhc.swap_mixing(DeepseekV4ForCausalLM(config), "go")
+        >>> model = gomhc.swap_mixing(model, None)
+    """
+    from gomhc.integrations.checkpoints import mark, require_loadable, unmark  # which take transformers
+
+    places = _places(model)
+    chosen = None if mixing is None else as_mixing(mixing, places[0].num_streams)
+    pretrained: Any = model
+    require_loadable(pretrained)
+    if copy:
+        pretrained = deepcopy(model)
+        places = _places(pretrained)
+    distance = max([place.swap(chosen) for place in places])
+    if chosen is not None:
+        mark(pretrained, "swap_mixing", {"parametrization": describe(chosen)})
+    elif hasattr(pretrained.config, "gomhc"):
+        unmark(pretrained)
+    if distance > FIT_TOLERANCE:
+        closer = (
+            "a larger expressivity, Transportation or Permutations come closer"
+            if isinstance(places[0], SinkhornPlace)
+            else "a smaller initial_leak comes closer"
+        )
+        warnings.warn(
+            f"the matrices of {chosen} are up to {distance:.2g} away from the model's: "
+            f"it no longer computes quite the same; {closer}",
+            stacklevel=2,
+        )
+    return pretrained
+
+
+def rebuild(model: nn.Module, description: dict[str, Any]) -> None:
+    """Do what was done to the model that was saved; the weights come later."""
+    mixing = from_description(description["parametrization"])
+    for place in _places(model):
+        place.rebuild(mixing)
+
+
+def _places(model: nn.Module) -> list[SinkhornPlace | UnmixedPlace]:
+    """The hyper-connections of a model, which are of one kind."""
+    places: list[SinkhornPlace | UnmixedPlace] = [*find_sinkhorn(model), *find_unmixed(model)]
+    if not places:
+        raise ValueError(
+            f"{type(model).__name__} has no hyper-connections of its own, which deepseek_v4, glm5_next, hy_v4 and "
+            f"qwen4_exp of transformers have; gomhc.upcycle gives streams to a model that has none"
+        )
+    return places
