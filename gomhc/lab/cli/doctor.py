@@ -101,8 +101,8 @@ def _assumptions(gpus: list[str], reached: float) -> str:
     bandwidths = ", ".join(f"{GPUS[gpu].bandwidth} TB/s ({GPUS[gpu].example})" for gpu in gpus)
     return (
         "sizes: tokens x streams x channels, or matrices x kind:streams:number:epsilon; MB: tensors of the launches "
-        "once each; / least: over inputs and results of the operation once each; of a kernel: registers of a thread / bytes "
-        "it spills / bytes of shared memory, from the compiler; of an operation: predicted µs = MB moved / "
+        "once each; / least: over inputs and results of the operation once each; of a kernel: registers of a thread / "
+        "bytes it spills / bytes of shared memory, from the compiler; of an operation: predicted µs = MB moved / "
         f"({reached:.0%} of {bandwidths}), without arithmetic and launches"
     )
 
