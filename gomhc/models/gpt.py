@@ -19,6 +19,7 @@ from gomhc.layers import (
     DEFAULT_START,
     INITIAL_SCALE,
     Coefficients,
+    FracConnection,
     HyperConnection,
     LearnedReadout,
     Residual,
@@ -46,6 +47,7 @@ class GPTConfig:
         dropout: share of activations that are dropped in training.
         mixing: what mixes the residual streams, a value or text; None for one plain stream.
         num_streams: residual streams (d); by default those of the mixing, or 4 where it is text.
+        num_fractions: parts into which the channels of one plain stream are split (:class:`gomhc.FracConnection`).
         readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
@@ -78,6 +80,8 @@ class GPTConfig:
     """What mixes the residual streams, a value or text (which becomes a value); None for one plain stream."""
     num_streams: int | None = None
     """Residual streams (d); by default those of the mixing, or 4 where it is text."""
+    num_fractions: int = 1
+    """Parts into which the channels of one plain stream are split, as frac-connections do."""
     readout: Literal["mean", "sum", "learned"] = "mean"
     """Reduction of the streams to one before the last norm."""
     dynamic: bool = True
@@ -105,6 +109,11 @@ class GPTConfig:
         require_number("initial_scale", self.initial_scale)
         if self.total_leak is not None:
             require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
+        require_whole("num_fractions", self.num_fractions, 1)
+        if self.num_channels % self.num_fractions != 0:
+            raise ValueError(f"num_fractions={self.num_fractions} must divide num_channels={self.num_channels}")
+        if self.num_fractions > 1 and self.mixing is not None:
+            raise ValueError(f"num_fractions={self.num_fractions} splits one plain stream; leave the mixing out")
         if self.mixing is not None:
             mixing = as_mixing(self.mixing, self.num_streams)
             if self.total_leak is not None:
@@ -129,7 +138,9 @@ class GPTConfig:
         block = (4 * c + 9) * c + self.feed_forward_width * (2 * c + 1)
         plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * block
         if mixing is None:
-            return plain
+            m = self.num_fractions
+            fraction = (2 * m + 1) * m + ((2 * m + 1) * (c // m) + 3) * self.dynamic
+            return plain + 2 * self.num_layers * fraction * (m > 1)
         d = mixing.num_streams
         connection = mixing.num_parameters(c) if self.dynamic else 2 * d + mixing.num_logits
         readout = d * d * c + d + 1 if self.readout == "learned" else 0
@@ -184,6 +195,8 @@ class Block(nn.Module):
         super().__init__()
 
         def connect(branch: nn.Module, index: int) -> nn.Module:
+            if config.num_fractions > 1:
+                return FracConnection(branch, config.num_channels, config.num_fractions, dynamic=config.dynamic)
             if config.parametrization is None:
                 return Residual(branch)
             return HyperConnection(
@@ -257,7 +270,7 @@ class GPT(nn.Module):
                 module.weight.normal_(std=0.02 / depth, generator=generator)
             if isinstance(module, nn.Linear):
                 module.bias.zero_()
-            if isinstance(module, LearnedReadout | nn.LayerNorm):
+            if isinstance(module, LearnedReadout | FracConnection | nn.LayerNorm):
                 module.reset_parameters()
         for module in self.modules():
             if isinstance(module, Coefficients):

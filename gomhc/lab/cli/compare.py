@@ -22,10 +22,10 @@ from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
 from gomhc.lab.cli.terminal import table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import Cost
+from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
 from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
-from gomhc.lab.comparison.result import Corpus, Result, result
+from gomhc.lab.comparison.result import Result, TrainingText, result
 from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
@@ -91,7 +91,7 @@ def compare(
     text = corpora.find(recipe.corpus)
     data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
-    corpus = Corpus(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
+    corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
     require_writable(out / "compare.json")
     with _locked(out), world(execution.device) as processes:
         costs = _costs(out / "costs.json", recipes, data, processes)
@@ -127,8 +127,8 @@ class _Comparison:
         out: Path,
         records: Records,
         jobs: int,
-        corpus: Corpus,
-        costs: Mapping[str, Cost],
+        corpus: TrainingText,
+        costs: Mapping[str, StepCost],
     ) -> None:
         self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
         self.corpus, self.costs = corpus, costs
@@ -243,7 +243,7 @@ def _checked(
     return recipes, tuning, jobs
 
 
-def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, Cost]:
+def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, StepCost]:
     """Return the costs in the file, after the main process has measured them if they are not there."""
     vocab_size = data.tokenizer.vocab_size
 

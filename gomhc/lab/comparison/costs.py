@@ -41,7 +41,7 @@ ROUNDS = 7
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """Cost of one training step, and the size of the model."""
 
     milliseconds: float
@@ -53,10 +53,12 @@ class Cost:
     num_parameters: int
 
 
-def load(file: Path, recipes: Mapping[str, Recipe], vocab_size: int) -> dict[str, Cost] | None:
+def load(file: Path, recipes: Mapping[str, Recipe], vocab_size: int) -> dict[str, StepCost] | None:
     """Return the costs in the file, or None unless it has those of all these methods."""
     try:
-        kept = [({**EARLIER_SIZES, **entry["model"]}, Cost(**entry["cost"])) for entry in read_sealed(file)["costs"]]
+        kept = [
+            ({**EARLIER_SIZES, **entry["model"]}, StepCost(**entry["cost"])) for entry in read_sealed(file)["costs"]
+        ]
     except (FileNotFoundError, KeyError, TypeError, Damaged):
         return None
     found = {
@@ -66,7 +68,7 @@ def load(file: Path, recipes: Mapping[str, Recipe], vocab_size: int) -> dict[str
     return {method: costs[0] for method, costs in found.items()} if all(found.values()) else None
 
 
-def save(file: Path, costs: Mapping[str, Cost], recipes: Mapping[str, Recipe], vocab_size: int) -> None:
+def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe], vocab_size: int) -> None:
     """Write the costs to the file."""
     entries = [{"model": _model(recipes[method], vocab_size), "cost": vars(cost)} for method, cost in costs.items()]
     write_atomically(file, seal({"costs": entries}, indent=1))
@@ -77,7 +79,7 @@ def measure(
     vocab_size: int,
     device: str,
     watch: Callable[[Iterator[Turn], int], Iterator[Turn]],
-) -> dict[str, Cost]:
+) -> dict[str, StepCost]:
     """Time steps of all methods in turns; `watch` shows the progress of that many turns.
 
     Methods whose models have the same shape, such as two starts of one mixing, are timed once.
@@ -97,15 +99,15 @@ def measure(
         torch.set_num_threads(before)
     timing_of = {timing.method: timing for timing in timings(taken, ())}
 
-    def cost(method: str) -> Cost:
+    def cost(method: str) -> StepCost:
         timing = timing_of[timed_method[models[method]]]
         num_parameters = recipes[method].gpt_config(vocab_size).num_parameters
-        return Cost(timing.milliseconds, timing.spread, timing.megabytes, num_parameters)
+        return StepCost(timing.milliseconds, timing.spread, timing.megabytes, num_parameters)
 
     return {method: cost(method) for method in recipes}
 
 
-def seconds(recipe: Recipe, cost: Cost) -> float:
+def seconds(recipe: Recipe, cost: StepCost) -> float:
     """Return the time of a run on one thread: its steps and its evaluations, whose tokens cost a third."""
     evaluations = recipe.steps // recipe.evaluate_every + 1
     evaluated = recipe.evaluation_windows * recipe.context_length / recipe.tokens_per_step / 3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gomhc.checks import require_whole
-from gomhc.lab.comparison.costs import Cost
+from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import options_of
 from gomhc.lab.comparison.runs import Records, Task
 from gomhc.lab.results.record import Record
@@ -82,7 +82,7 @@ def comparison_tasks(recipes: Mapping[str, Recipe], seeds: Sequence[int], data: 
     return [Task(method, replace(recipe, seed=seed), data) for seed in seeds for method, recipe in recipes.items()]
 
 
-def at_equal_seconds(recipes: Mapping[str, Recipe], costs: Mapping[str, Cost]) -> dict[str, Recipe]:
+def at_equal_seconds(recipes: Mapping[str, Recipe], costs: Mapping[str, StepCost]) -> dict[str, Recipe]:
     """Return each recipe with as many steps as take the time of the first method; their schedules are complete."""
     reference = next(iter(recipes))
 

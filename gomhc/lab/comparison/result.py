@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gomhc.lab.comparison.costs import Cost
+from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.plan import Tuning, best, comparison_tasks, last_loss
 from gomhc.lab.comparison.runs import Records
 from gomhc.lab.results.record import Record, finite
@@ -22,7 +22,7 @@ FORMAT = "gomhc comparison 1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class TrainingText:
     """The text of a comparison."""
 
     name: str
@@ -36,9 +36,9 @@ class Corpus:
 def result(
     recipes: Mapping[str, Recipe],
     seeds: Sequence[int],
-    corpus: Corpus,
+    corpus: TrainingText,
     records: Records,
-    costs: Mapping[str, Cost],
+    costs: Mapping[str, StepCost],
     tuned: Mapping[str, Mapping[object, float]],
     tuning: Tuning | None,
     equal_seconds: Mapping[str, Recipe] | None,
@@ -81,7 +81,7 @@ def result(
     )
 
 
-def _records(recipe: Recipe, seeds: Sequence[int], corpus: Corpus, records: Records) -> list[Record]:
+def _records(recipe: Recipe, seeds: Sequence[int], corpus: TrainingText, records: Records) -> list[Record]:
     found = [records.find(task) for task in comparison_tasks({"": recipe}, seeds, corpus.tokens)]
     return [record for record in found if record is not None]
 
@@ -90,7 +90,9 @@ def _last_losses(found: Mapping[str, Sequence[Record]]) -> dict[str, list[float]
     return {method: [last_loss(record) for record in group] for method, group in found.items()}
 
 
-def _losses_when_first_ends(found: Mapping[str, Sequence[Record]], costs: Mapping[str, Cost]) -> dict[str, list[float]]:
+def _losses_when_first_ends(
+    found: Mapping[str, Sequence[Record]], costs: Mapping[str, StepCost]
+) -> dict[str, list[float]]:
     """Return the loss of each run at the time at which the first method ends, by interpolation of its curve.
 
     A slower method is cut short before its learning rate has fallen, so this is the most that a run of that length

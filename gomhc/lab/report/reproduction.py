@@ -42,14 +42,15 @@ def report(
     """The page; `errors` are runs that failed, told where a reader looks first; `judgement` is of stories."""
     judged = judge(experiments, records)
     shown = [experiment for experiment in experiments if records.get(experiment.name)]
-    counts = Counter(item.verdict for item in judged)
+    own = [item for item in judged if not item.claim.source]
+    counts = Counter(item.verdict for item in own)
     summary = "; ".join(f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict)
     lead = [
         "Each quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
         "Hyper-Connections via Generalized Orthostochastic Matrices”, measured by this repository and judged by a rule "
         "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them. "
         "go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
-        f"Scale {scale}. Of {len(judged)} claims: {summary}.",
+        f"Scale {scale}. Of {len(own)} claims: {summary}.",
         "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the paper "
         "used. At reduced scale “does not hold” can mean that the sizes were too small: the last column gives them.",
     ]
@@ -81,6 +82,14 @@ def _phrase(verdict: Verdict, count: int) -> str:
 
 
 def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
+    own, others = ([item for item in judged if bool(item.claim.source) == other] for other in (False, True))
+    tables = [_claims_table(own, shown, "")]
+    if others:
+        tables.append(_claims_table(others, shown, "Claims of other papers, on their own methods"))
+    return Section(title="Claims and verdicts", anchor="claims", exhibits=tables)
+
+
+def _claims_table(judged: Sequence[Judged], shown: set[str], title: str) -> Table:
     rows = [
         (
             Badge(item.verdict, TONES[item.verdict]),
@@ -94,8 +103,7 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
-    table = Table(header=header, rows=rows, row_anchors=anchors, wordy=True)
-    return Section(title="Claims and verdicts", anchor="claims", exhibits=[table])
+    return Table(title=title, header=header, rows=rows, row_anchors=anchors, wordy=True)
 
 
 def _experiment_section(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> Section:

@@ -17,10 +17,10 @@ from small_runs import small_recipe
 from torch import Tensor
 
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import Cost
+from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
 from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
-from gomhc.lab.comparison.result import Corpus, result
+from gomhc.lab.comparison.result import TrainingText, result
 from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, Task, train_one
 from gomhc.lab.comparison.study import stages
 from gomhc.lab.comparison.words import findings
@@ -210,7 +210,7 @@ def test_run_that_is_stopped_at_its_last_step_is_evaluated(recipe: Recipe, tmp_p
 
 class TestResult:
     SEEDS = range(5)
-    CORPUS = Corpus(name="text", fingerprint="f", tokens="data")
+    CORPUS = TrainingText(name="text", fingerprint="f", tokens="data")
 
     def summarized(self, tmp_path: Path, curves: dict[str, Any], costs: dict[str, float]) -> dict[str, Any]:
         recipes = recipes_of(tuple(curves), Recipe(steps=2, evaluate_every=1))
@@ -218,7 +218,7 @@ class TestResult:
         for task in comparison_tasks(recipes, self.SEEDS, "data"):
             curve = curves[task.method][task.recipe.seed]
             records.add(record_of(task, curve) if isinstance(curve, list) else record_of(task, [], diverged=curve))
-        steps = {method: Cost(cost, 0.0, 1.0, 100) for method, cost in costs.items()}
+        steps = {method: StepCost(cost, 0.0, 1.0, 100) for method, cost in costs.items()}
         compared = result(recipes, self.SEEDS, self.CORPUS, records, steps, {}, None, None)
         return json.loads(json.dumps(compared, allow_nan=False))
 
@@ -296,12 +296,12 @@ class TestPlan:
 
     def test_equal_seconds_give_a_slower_method_fewer_steps(self) -> None:
         recipes = recipes_of(("none", "go"), Recipe(steps=100))
-        timed = at_equal_seconds(recipes, {"none": Cost(2.0, 0, 0, 1), "go": Cost(3.0, 0, 0, 1)})
+        timed = at_equal_seconds(recipes, {"none": StepCost(2.0, 0, 0, 1), "go": StepCost(3.0, 0, 0, 1)})
         assert {method: recipe.steps for method, recipe in timed.items()} == {"none": 100, "go": 67}
 
     def test_costs_are_kept_for_the_same_models_and_no_others(self, tmp_path: Path) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
-        costs = {method: Cost(2.0, 0.1, 3.0, 1) for method in recipes}
+        costs = {method: StepCost(2.0, 0.1, 3.0, 1) for method in recipes}
         step_costs.save(tmp_path / "costs.json", costs, recipes, 61)
         again = recipes_of(("none", "go"), Recipe(learning_rate=0.5, steps=3, seed=4, start="near-identity"))
         assert step_costs.load(tmp_path / "costs.json", again, 61) == costs
