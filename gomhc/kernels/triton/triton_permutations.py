@@ -129,5 +129,5 @@ def _image(i: tl.constexpr, used, num_streams: tl.constexpr, padded_weights: tl.
 
 
 @triton.constexpr_function
-def _factorial(number):
+def _factorial(number: int) -> int:
     return math.factorial(number)
