@@ -2,13 +2,14 @@
 #   make reproduce   sets everything up, checks every claim of the paper at small scale, prints where the page is
 #   make test        sets everything up and runs every check
 #   make chaos       ten minutes of kills, flipped bits, bad command lines, two processes at once and a misbehaving judge
+#   make docs        writes the documentation site, docs/_build/html/index.html
 #   make wheel       writes dist/gomhc-*.whl with the compiled library, for every Python from 3.11 on
 #   make soak        ten minutes of random work for the compiled operations, under sanitizers and against the plain ones
 #   make coverage    writes gomhc/integrations/COVERAGE.md: which models of transformers can be given streams
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup reproduce test wheel chaos soak coverage lint browser clean help
+.PHONY: setup reproduce test docs wheel chaos soak coverage lint browser clean help
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -18,7 +19,8 @@ setup: .venv/ready
 # that was interrupted is done again.
 .venv/ready: EXTRAS = dev
 .venv/ready-to-reproduce: EXTRAS = cli,report,train
-.venv/ready .venv/ready-to-reproduce: pyproject.toml constraints.txt CMakeLists.txt $(wildcard gomhc/kernels/native/*)
+.venv/ready-for-docs: EXTRAS = docs
+.venv/ready .venv/ready-to-reproduce .venv/ready-for-docs: pyproject.toml constraints.txt CMakeLists.txt $(wildcard gomhc/kernels/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gomhc needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
@@ -33,8 +35,15 @@ TESTS_AT_ONCE ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
 
 test: setup lint browser
+	$(MAKE) docs
 	$(PYTEST)
 	$(PYTEST) --unchecked
+
+# Warnings are errors. Then every link inside the site is followed, and nothing may come from another host.
+docs: $(if $(wildcard .venv/ready),.venv/ready,.venv/ready-for-docs)
+	rm -rf docs/_build
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet --doctree-dir docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 # In an environment of its own, without torch. auditwheel names the oldest Linux that the wheel runs on, and fails where
 # the wheel has no library. Wheels for others come from cibuildwheel, see pyproject.toml.

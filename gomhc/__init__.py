@@ -34,7 +34,7 @@ from gomhc.integrations.architectures import Architecture, register_architecture
 from gomhc.integrations.deepseek_v4 import SinkhornV4
 from gomhc.integrations.parametrize import doubly_stochastic
 from gomhc.integrations.swapping import swap_mixing
-from gomhc.layers import HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
+from gomhc.layers import FracConnection, HyperConnection, LearnedReadout, Residual, expand, parameter_groups, readout
 from gomhc.version import __version__
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "Average",
     "BoundedOffDiagonal",
     "Circulant",
+    "FracConnection",
     "HyperConnection",
     "Identity",
     "Kronecker",

@@ -20,6 +20,7 @@ import torch
 
 from gomhc import HyperConnection, Orthostochastic
 from gomhc.kernels import dispatch, library, ops
+from gomhc.kernels.forms import single
 
 NATIVE = Path(library.__file__).parent / "native"
 
@@ -33,12 +34,12 @@ def build(compiler, folder):
 
 def map_forward(tokens):
     logits = torch.randn(tokens, 28)
-    return lambda: ops.orthostochastic(logits, 4, 2)
+    return lambda: ops.mixing(logits, single("go", 4, 2))
 
 
 def map_backward(tokens):
     logits, grad = torch.randn(tokens, 28), torch.randn(tokens, 4, 4)
-    return lambda: ops.orthostochastic_backward(logits, grad, 4, 2)
+    return lambda: ops.mixing_backward(logits, grad, single("go", 4, 2))
 
 
 def layer(tokens, backward):

@@ -74,6 +74,7 @@ def fuzz_map(rng, worst):
     import torch
 
     from gomhc.kernels import ops
+    from gomhc.kernels.forms import single
     from gomhc.kernels.plain_map import orthostochastic
 
     d, s = rng.choice(
@@ -89,10 +90,11 @@ def fuzz_map(rng, worst):
     (leaf,) = leaves([logits])
     matrix = orthostochastic(leaf, d, s)
     eps = torch.finfo(torch.float32).eps
-    worst.compare("orthostochastic", [ops.orthostochastic(logits, d, s)], [matrix.detach()], [64 * eps])
+    form = single("go", d, s)
+    worst.compare("orthostochastic", [ops.mixing(logits, form)], [matrix.detach()], [64 * eps])
     expected = torch.autograd.grad(matrix, leaf, grad.double())
     allowed = 64 * eps * max([1e-3, *grad.abs().flatten().tolist()])
-    worst.compare("orthostochastic_backward", [ops.orthostochastic_backward(logits, grad, d, s)], expected, [allowed])
+    worst.compare("orthostochastic_backward", [ops.mixing_backward(logits, grad, form)], expected, [allowed])
 
 
 def fuzz_read(rng, worst):
@@ -166,6 +168,7 @@ def sanitized(seconds, seed, folder):
 
     from gomhc import HyperConnection, Orthostochastic, kernels
     from gomhc.kernels import library, ops
+    from gomhc.kernels.forms import single
 
     library.FOLDER = Path(folder)
     library.search.cache_clear()
@@ -197,10 +200,10 @@ def sanitized(seconds, seed, folder):
     logits, x, weight = torch.randn(999, 28), torch.randn(99, 4, 8), torch.randn(36, 32)
 
     def operations():
-        matrix = ops.orthostochastic(logits, 4, 2)
+        matrix = ops.mixing(logits, single("go", 4, 2))
         y, weights, mix_logits, *_ = ops.read(x, weight, weight[:, 0], weight[:, 1], 0.0, 1e-6)
         out = ops.write(x, matrix[:99], weights, y)
-        return matrix, ops.orthostochastic_backward(logits, matrix, 4, 2), y, mix_logits, out
+        return matrix, ops.mixing_backward(logits, matrix, single("go", 4, 2)), y, mix_logits, out
 
     while time.monotonic() < end:
         for _ in range(20):

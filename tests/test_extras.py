@@ -16,11 +16,12 @@ from gomhc.lab.cli import EXTRAS
 ROOT = Path(__file__).parents[1]
 SMALL = "--num-layers 1 --num-heads 1 --num-channels 8 --context-length 8 --sample-tokens 3 --evaluation-windows 2"
 TRAIN = f"train --corpus corpus.txt --steps 1 --batch-size 2 --out run {SMALL}"
+COMPARE = f"compare none go --corpus corpus.txt --steps 2 --seeds 2 --batch-size 2 {SMALL} --out compared"
 JUDGE = "judge stories.jsonl --model j --base-url http://127.0.0.1:9/v1"
 COMMANDS = {
     ("cli",): ["version", "doctor", "exactness --seconds 0", "bench layer --rounds 1 --tokens 8", "inspect --help"],
     ("train",): [TRAIN, "sample run --tokens 3", "inspect run --text boat"],
-    ("report",): ["reproduce --list", "reproduce --only parameters --jobs 2"],
+    ("report",): ["reproduce --list", "reproduce --only parameters --jobs 2", COMPARE],
     ("judge",): [f"{JUDGE} --dry-run", "judge --help"],
     ("cli", "hf"): ["inspect --help"],
 }
@@ -56,7 +57,7 @@ def run(folder: Path, code: str, commands: list[str], python: str | Path = sys.e
 def test_every_command_and_every_extra_of_the_command_line_is_tested() -> None:
     tested = {command.split()[0] for commands in COMMANDS.values() for command in commands}
     assert tested == set(EXTRAS)
-    assert {name for names in COMMANDS for name in names} == set(extras()) - {"all", "dev", "gpu"}
+    assert {name for names in COMMANDS for name in names} == set(extras()) - {"all", "dev", "docs", "gpu"}
 
 
 @pytest.mark.parametrize("names", COMMANDS, ids="-".join)
@@ -80,6 +81,8 @@ def test_an_extra_alone_runs_its_commands(folder: Path, names: tuple[str, ...]) 
          "pip install 'gomhc[hf]'"),
         ("joblib", "reproduce", "gomhc reproduce needs joblib; install it with: pip install 'gomhc[report]'"),
         ("safetensors", "reproduce", "gomhc reproduce needs safetensors; install it with: pip install 'gomhc[report]'"),
+        ("scipy", COMPARE, "gomhc compare needs scipy; install it with: pip install 'gomhc[report]'"),
+        ("joblib", COMPARE, "gomhc compare needs joblib; install it with: pip install 'gomhc[report]'"),
         ("openai", JUDGE, "gomhc judge needs openai; install it with: pip install 'gomhc[judge]'"),
         ("scipy", JUDGE, "gomhc judge needs scipy; install it with: pip install 'gomhc[judge]'"),
         ("safetensors", JUDGE, "gomhc judge needs safetensors; install it with: pip install 'gomhc[judge]'"),

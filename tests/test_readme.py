@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from code_blocks import code_blocks
 
 import gomhc
 from gomhc.birkhoff.registry import named_settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+EXAMPLES = code_blocks(README)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

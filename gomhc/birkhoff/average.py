@@ -16,6 +16,7 @@ from gomhc.birkhoff.orthostochastic import Orthostochastic
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.promise import Promise
 from gomhc.birkhoff.registry import as_mixing
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -25,7 +26,8 @@ class Average(Parametrization):
 
         w = softmax(b),    B = sum_i w_i B_i(z_i)
 
-    Logits: those of each term in turn, then the s weights.
+    Logits: those of each term in turn, then the s weights. Terms that start as the identity get equal gradients and
+    stay alike: average mixings whose start is random.
 
     Args:
         num_streams: how many streams the matrix mixes (d).
@@ -84,6 +86,10 @@ class Average(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return self.part.covers_polytope
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.composite("average", self.num_streams, [self.part.kernel] * self.num_terms)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         term_logits = logits[..., : -self.num_terms].unflatten(-1, (self.num_terms, self.part.num_logits))

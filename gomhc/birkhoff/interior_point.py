@@ -16,23 +16,22 @@ from gomhc.shapes import Float
 
 NUM_ITERATIONS = 16
 """Twelve suffice for 2 to 8 streams at scales of 1e-3 to 6e4; more change nothing."""
-DAMPING = 1e-13
-SMALLEST = 1e-13
-"""X and S stay above this share of their scale, so that iterations after convergence do no harm."""
+SMALLEST = 512
+"""X and S stay above this many eps of their scale, so that iterations after convergence do no harm; the damping too."""
 STEP_TO_BOUNDARY = 0.995
 
 
 @torch.no_grad()
 def active_set(z: Float[Tensor, "*batch d d"]) -> tuple[Float[Tensor, "*batch d d"], Float[Tensor, "*batch two_d"]]:
     """A one for each positive entry of the projection of Z and a zero for each other, and the pair (u, v)."""
-    d = z.shape[-1]
+    d, smallest = z.shape[-1], SMALLEST * torch.finfo(z.dtype).eps
     scale = (z.amax((-2, -1), keepdim=True) - z.amin((-2, -1), keepdim=True)).clamp(min=1)
     x = torch.full_like(z, 1 / d)
     u = (x - z).amin(-1) - scale.squeeze(-1) / d
     pair = torch.cat((u, torch.zeros_like(u)), dim=-1)
     s = x - z - spread(pair)
     for _ in range(NUM_ITERATIONS):
-        system = TransportSystem(x / (x + s), DAMPING)
+        system = TransportSystem(x / (x + s), damping=smallest)
         mu = (x * s).mean((-2, -1), keepdim=True)
         dx, _, ds = _direction(system, z, x, s, pair, torch.zeros_like(x))
         length = _length(x, dx, s, ds)
@@ -41,8 +40,8 @@ def active_set(z: Float[Tensor, "*batch d d"]) -> tuple[Float[Tensor, "*batch d 
         dx, dpair, ds = _direction(system, z, x, s, pair, centre * mu - dx * ds)
         length = _length(x, dx, s, ds)
         length = torch.where(length < 1, STEP_TO_BOUNDARY * length, length)
-        x = (x + length * dx).clamp(min=SMALLEST)
-        s = torch.maximum(s + length * ds, SMALLEST * scale)
+        x = (x + length * dx).clamp(min=smallest)
+        s = torch.maximum(s + length * ds, smallest * scale)
         pair = pair + length.squeeze(-1) * dpair
     return (x > s).to(z), pair
 

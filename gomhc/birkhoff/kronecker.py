@@ -17,6 +17,7 @@ from torch import Tensor
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.permutations import Permutations
 from gomhc.birkhoff.promise import Promise
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -85,6 +86,10 @@ class Kronecker(Parametrization):
         return len([part for part in self.parts if part.num_streams > 1]) <= 1 and all(
             part.covers_polytope for part in self.parts
         )
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.composite("kronecker", self.num_streams, [part.kernel for part in self.parts])
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         product = logits.new_ones(*logits.shape[:-1], 1, 1)

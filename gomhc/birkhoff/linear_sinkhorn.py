@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.shapes import Float
 
@@ -43,6 +44,10 @@ class LinearSinkhorn(IteratedNormalization):
 
     key: ClassVar[str] = "sinkhorn-linear"
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc-linear": {}}
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("sinkhorn-linear", self.num_streams, self.num_iterations, EPSILON)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         m = saturated(logits).abs().unflatten(-1, (self.num_streams, self.num_streams))

@@ -72,7 +72,7 @@ class Orthogonal(Parametrization):
         wide = widened(saturated(logits))
         if self.rotation == "cayley":
             return cayley(skew(wide, self.num_streams)).to(logits.dtype)
-        one = torch.tensor([1.0, 0, 0, 0], dtype=wide.dtype, device=wide.device)
+        one = torch.eye(4, dtype=wide.dtype, device=wide.device)[0]
         quaternion = one + wide.unflatten(-1, (2, 4))
         left, right = (quaternion / torch.linalg.vector_norm(quaternion, dim=-1, keepdim=True)).unbind(-2)
         return (left_product(left) @ right_product(right).mT).to(logits.dtype)

@@ -19,6 +19,7 @@ from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
 from gomhc.birkhoff.rotations import ROTATIONS, RotationName
 from gomhc.checks import require_choice
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import blockwise_squared_norm, saturated
 from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
@@ -90,6 +91,12 @@ class Orthostochastic(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return self.num_streams <= 2
+
+    @property
+    def kernel(self) -> str | None:
+        if self.rotation != "cayley":
+            return None
+        return forms.single("go-square" if self.layout == "square" else "go", self.num_streams, self.expressivity)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         if self.layout == "square":

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from gomhc import kernels
 from gomhc.birkhoff import fitting, samplers
 from gomhc.birkhoff.measures import marginal_error
 from gomhc.birkhoff.promise import Promise
@@ -78,6 +79,11 @@ class Parametrization(ABC):
         require_positive(self, "num_streams", most=MOST_STREAMS)
         require_number("initial_leak", self.initial_leak, least=LEAST_LEAK, most=0.5)  # on the identity nothing learns
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "matrix" in vars(cls) and "kernel" not in vars(cls):  # another equation than that of its base's kernel
+            cls.kernel = None  # type: ignore[assignment,method-assign]
+
     @property
     @abstractmethod
     def num_logits(self) -> int:
@@ -97,11 +103,17 @@ class Parametrization(ABC):
         """Whether every doubly stochastic matrix is an image, or the limit of images."""
         return False
 
+    @property
+    def kernel(self) -> str | None:
+        """Form of the compiled version of `matrix` (`gomhc.kernels.forms`), or None where there is none."""
+        return None
+
     def __call__(self, logits: Tensor) -> Tensor:
         """The matrix that `logits` (*batch, p) mean, (*batch, d, d), in their dtype; autocast does not apply."""
         self._check(logits)
         with without_autocast(logits.device):
-            return self.matrix(logits.to(at_least_float32(logits.dtype))).to(logits.dtype)
+            wide = logits.to(at_least_float32(logits.dtype))
+            return kernels.mixing(wide, self.kernel, self.matrix).to(logits.dtype)
 
     def initial_logits(self, generator: torch.Generator | None = None) -> Float[Tensor, " p"]:
         """Logits of a random matrix whose mean diagonal is 1 - initial_leak, where the Jacobian does not vanish.

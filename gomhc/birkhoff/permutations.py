@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.permutation_matrices import permutation_matrices, require_listed
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 LONGEST_SUM = 120
@@ -55,6 +56,10 @@ class Permutations(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return True
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("permutations", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         weights = logits.softmax(-1)

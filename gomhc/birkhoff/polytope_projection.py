@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from gomhc.birkhoff.interior_point import active_set
@@ -19,7 +20,7 @@ from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
 
 NUM_REFINEMENTS = 3
-"""Solutions of the final system: each makes the error of its regularisation, 1e-6, a factor smaller."""
+"""Solutions of the final system: each multiplies the error by that of the damping, the root of eps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class PolytopeProjection(Parametrization):
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = widened(saturated(logits)).unflatten(-1, (self.num_streams, self.num_streams))
         positive, multipliers = active_set(z.detach())
-        system = TransportSystem(positive, damping=1e-6)
+        system = TransportSystem(positive, damping=torch.finfo(z.dtype).eps ** 0.5)
         for _ in range(NUM_REFINEMENTS):
             multipliers = multipliers + system.solve(1 - marginals(positive * (z + spread(multipliers))))
         near = positive * (z + spread(multipliers))  # sums are off by the rounding of z, which may be large

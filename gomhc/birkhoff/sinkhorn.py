@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization, require_positive
 from gomhc.birkhoff.promise import Promise
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.shapes import Float
 
@@ -67,6 +68,10 @@ class Sinkhorn(IteratedNormalization):
 
     key: ClassVar[str] = "sinkhorn"
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mhc": {}}
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("sinkhorn", self.num_streams, self.num_iterations)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = saturated(logits).unflatten(-1, (self.num_streams, self.num_streams))

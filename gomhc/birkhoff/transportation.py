@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 Choose = Callable[[int, int, Tensor, Tensor], Tensor]
@@ -51,6 +52,10 @@ class Transportation(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return True
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("transportation", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         share = logits.sigmoid().reshape(*logits.shape[:-1], self.num_streams - 1, self.num_streams - 1)

@@ -16,6 +16,7 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.orthostochastic import near_identity_rotation, require_expressivity
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.rotation_search import inverse_cayley, rotations_with_block_norms
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import blockwise_squared_norm, cayley, saturated, skew, upper_triangle
 from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
@@ -67,6 +68,10 @@ class Unistochastic(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return self.num_streams <= 2
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("go-unitary", self.num_streams, self.expressivity)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         n = self.size

@@ -8,6 +8,7 @@ type) and by its concrete ones (they look for the file), instead of leaving the 
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,10 +38,20 @@ NOTICE = (
 """Where a file name is expected, so that the error of transformers' concrete classes shows it."""
 HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options of `from_pretrained` that say where the files are."""
+NOT_SAVED = "(changed by gomhc, and not saved since)"
+"""`name_or_path` of such a model. Its former one would lead peft from an adapter to the model without the change."""
+
+
+_a_changed_model_loads = ContextVar("_a_changed_model_loads", default=False)
 
 
 class ChangedConfig(Made):
     """In front of the class of a configuration: that of a model which gomhc has changed."""
+
+    @property
+    def transformers_weights(self) -> str | None:
+        """Where transformers expects the name of the file: the notice, for whoever is not a `ChangedModel`."""
+        return None if _a_changed_model_loads.get() else NOTICE
 
     def to_diff_dict(self) -> dict[str, Any]:  # what `config.json` gets
         return {**super().to_diff_dict(), "transformers_weights": NOTICE}  # type: ignore[misc]
@@ -61,24 +72,43 @@ class ChangedModel(Made):
             return  # heads that make their body by AutoModel have one that has done it
         import_module(f"{__package__}.{KINDS[config.gomhc['kind']]}").rebuild(self, config.gomhc)
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
+        token = _a_changed_model_loads.set(True)
+        try:
+            return super().from_pretrained(*args, **options)  # type: ignore[misc]
+        finally:
+            _a_changed_model_loads.reset(token)
+
 
 def require_loadable(model: PreTrainedModel) -> None:
     """Raise where `from_pretrained` could not find the classes again; before anything of the model is changed."""
-    _original_class(type(model).__name__, _original_config_class(original_type(model.config)))
+    original, config_class = _class_before(model), _original_config_class(original_type(model.config))
+    if _original_class(original.__name__, config_class) is not original:
+        raise ValueError(
+            f"transformers knows another class under the name {original.__name__}, so a saved model would be loaded as "
+            f"that; give {original.__module__}.{original.__qualname__} a name of its own"
+        )
 
 
 def mark(model: PreTrainedModel, kind: str, description: dict[str, Any]) -> None:
     """Write into the configuration what was done to the model, so that `from_pretrained` can do it again."""
-    model_class, config_class = _classes(type(model).__name__, original_type(model.config))
-    model.config.__class__, model.__class__ = config_class, model_class
+    config_class = changed_config_class(original_type(model.config))
+    model.__class__, model.config.__class__ = _changed_model_class(_class_before(model), config_class), config_class
     model.config.gomhc = {"kind": kind, "version": __version__, **description}
+    model.name_or_path = NOT_SAVED
 
 
 def unmark(model: PreTrainedModel) -> None:
     """Remove the mark: the model is again as transformers knows it."""
-    original = _original_config_class(original_type(model.config))
-    model.__class__, model.config.__class__ = _original_class(type(model).__name__, original), original
+    model.__class__, model.config.__class__ = _class_before(model), _original_config_class(original_type(model.config))
     del model.config.gomhc
+    model.name_or_path = model.config.name_or_path
+
+
+def _class_before(model: PreTrainedModel) -> Any:
+    """The class of the model before gomhc changed it."""
+    return type(model).made_by[1][0] if isinstance(model, ChangedModel) else type(model)
 
 
 def original_type(config: PreTrainedConfig) -> str:
@@ -185,7 +215,7 @@ def _original_class(name: str, config_class: Any) -> Any:
     if name not in registered and not hasattr(transformers, name):
         raise ValueError(
             f"transformers does not know the class {name}, so a saved model could not be loaded; "
-            f"AutoModel.register({config_class.__name__}, {name}), or another Auto class of transformers, teaches it"
+            f"AutoModel.register({config_class.__name__}, {name}, exist_ok=True), or another Auto class, teaches it"
         )
     return registered.get(name) or getattr(transformers, name)
 

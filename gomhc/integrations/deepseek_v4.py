@@ -20,6 +20,7 @@ from gomhc.birkhoff import Parametrization, balance, register
 from gomhc.birkhoff.sinkhorn import IteratedNormalization
 from gomhc.checks import require_number
 from gomhc.integrations.in_float32 import InFloat32
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.kernels.precision import in_float64
 from gomhc.layers import Coefficients, HyperConnection
@@ -65,6 +66,10 @@ class SinkhornV4(IteratedNormalization):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_number("epsilon", self.epsilon, least=0)
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("sinkhorn-v4", self.num_streams, self.num_iterations, self.epsilon)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = saturated(logits).unflatten(-1, (self.num_streams, self.num_streams))

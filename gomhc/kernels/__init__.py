@@ -1,7 +1,7 @@
 """Operations that have fast versions; the version that runs is chosen for the tensors at hand.
 
 `plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
-others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_kernels.py`.
+others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_ops.py` on `triton/`.
 
 Every version is batch-invariant: a token's results and gradients are the same bit for bit, whatever else is in the
 batch, wherever the token is in it, and on any number of threads. In C++ and Triton this holds by construction. Read and
@@ -10,16 +10,19 @@ write in pure torch use BLAS, which does not promise it; there it is tested.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, ops, plain_map, plain_streams
-from gomhc.kernels.dispatch import available, chosen, reasons, use
-from gomhc.kernels.library import LARGEST
+from gomhc.kernels import batched, forms, ops, plain_map, plain_streams, triton_ops
+from gomhc.kernels.dispatch import Backend, asked_for, available, chosen, reasons, use
+from gomhc.kernels.forms import LARGEST
+from gomhc.kernels.library import ELEMENTS
 
-__all__ = ["available", "orthostochastic", "read", "reasons", "use", "write"]
+__all__ = ["available", "connect", "mixing", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
 
 FAST = ("native", "triton")
 
@@ -45,12 +48,39 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
     if num_streams < 1 or expressivity < 1:
         raise ValueError(f"num_streams and expressivity must be at least 1, got {num_streams} and {expressivity}")
     _require("logits", logits, logits.shape[:-1], n * (n - 1) // 2)
-    backend = chosen(logits)
-    if backend in FAST and n <= LARGEST:
-        return ops.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    if backend == "batched":
+    if chosen(logits) == "batched":
         return batched.orthostochastic(logits.float(), num_streams, expressivity).to(logits.dtype)
-    return plain_map.orthostochastic(logits, num_streams, expressivity)
+    plain = partial(plain_map.orthostochastic, num_streams=num_streams, expressivity=expressivity)
+    return mixing(logits, forms.single("go", num_streams, expressivity), plain)
+
+
+def mixing(logits: Tensor, form: str | None, plain: Callable[[Tensor], Tensor]) -> Tensor:
+    """Map logits to matrices, in their dtype.
+
+    Args:
+        logits: any real floating point; the compiled version computes half precision in float32.
+        form: what the compiled version computes, as `gomhc.kernels.forms` writes it; None where there is none.
+        plain: the same in plain torch, which takes over where there is no compiled version.
+
+    Shape:
+        - logits: (*batch, p)
+        - returns: (*batch, d, d)
+
+    Example::
+
+        >>> mixing = gomhc.Sinkhorn(num_streams=4)
+        >>> gomhc.kernels.mixing(torch.randn(10, 16), mixing.kernel, mixing.matrix).shape
+        torch.Size([10, 4, 4])
+    """
+    if form is None or not _has(chosen(logits), form):
+        return plain(logits)
+    if not torch.compiler.is_compiling():  # which has no second derivatives
+        ops.PLAIN.setdefault(form, plain)
+    return ops.mixing(logits.float(), form).to(logits.dtype)
+
+
+def _has(backend: Backend, form: str) -> bool:
+    return backend == "native" or (backend == "triton" and triton_ops.has_map(form))
 
 
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
@@ -75,15 +105,57 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
         torch.Size([10, 4, 8])
     """
     batch, d, c = _stream_shape(streams)
-    _require("mix", mix, batch, d, d, static=True)
-    _require("weights", weights, batch, d, static=True)
-    _require("output", output, batch, c)
+    if (mix.shape, weights.shape, output.shape) != ((*batch, d, d), (*batch, d), (*batch, c)):  # or one by one, slower
+        _require("mix", mix, batch, d, d, static=True)
+        _require("weights", weights, batch, d, static=True)
+        _require("output", output, batch, c)
     _require_one_device(streams, mix, weights, output)
     if _compiled(streams, mix, weights, output):
-        mix, weights = mix.expand(*batch, d, d), weights.expand(*batch, d)
-        flat = streams.flatten(0, -3), mix.flatten(0, -3), weights.flatten(0, -2), output.flatten(0, -2)
-        return ops.write(*flat).reshape(streams.shape)
+        return _compiled_write(streams, mix, weights, output)
     return plain_streams.write(streams, mix, weights, output)
+
+
+def _compiled_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+    shape, dtype = streams.shape, streams.dtype
+    shared = mix.dim() == 2 and weights.dim() == 1
+    if not shared and (mix.dim() < streams.dim() or weights.dim() < streams.dim() - 1):
+        mix, weights = mix.expand(*shape[:-2], *mix.shape[-2:]), weights.expand(*shape[:-2], weights.shape[-1])
+    if output.dtype != dtype:
+        wide = torch.promote_types(dtype, output.dtype)
+        streams, output = streams.to(wide), output.to(wide)
+    if not mix.dtype == weights.dtype == torch.float32:
+        mix, weights = mix.float(), weights.float()
+    operator = ops.write if torch.is_grad_enabled() else ops.write_without_gradient
+    if len(shape) > 3:
+        streams, output = streams.flatten(0, -3), output.flatten(0, -2)
+        if not shared:
+            mix, weights = mix.flatten(0, -3), weights.flatten(0, -2)
+    out = operator(streams, mix, weights, output)
+    return out if out.dtype == dtype and len(shape) == 3 else out.to(dtype).reshape(shape)
+
+
+def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
+    """Read the streams with weights that all tokens share: sum_j weights_j streams_j.
+
+    Args:
+        streams: what is read.
+        weights: how much of each stream is read.
+
+    Shape:
+        - streams: (*batch, d, c), weights: (d,)
+        - returns: (*batch, c), in the dtype of the streams
+
+    Example::
+
+        >>> gomhc.kernels.read_shared(torch.randn(10, 4, 8), torch.ones(4)).shape
+        torch.Size([10, 8])
+    """
+    batch, d, c = _stream_shape(streams)
+    _require("weights", weights, torch.Size(), d)
+    _require_one_device(streams, weights)
+    if _compiled(streams, weights):
+        return ops.read_shared(streams.flatten(0, -3), weights.float()).reshape(*batch, c)
+    return plain_streams.read(streams, weights)
 
 
 def read(
@@ -120,6 +192,8 @@ def read(
     _require("bias", bias, torch.Size(), k)
     _require_one_device(streams, weight, scale, bias)
     if _compiled(streams, weight, scale, bias):
+        if streams.is_cpu:
+            weight, scale, bias = weight.float(), scale.float(), bias.float()
         branch_input, weights, logits, *_ = ops.read(streams.flatten(0, -3), weight, scale, bias, read_offset, epsilon)
         shapes = ((*batch, c), (*batch, d), (*batch, k - 2 * d))
         branch_input, weights, logits = map(torch.Tensor.reshape, (branch_input, weights, logits), shapes)
@@ -127,12 +201,52 @@ def read(
     return plain_streams.read_dynamic(streams, weight, scale, bias, read_offset, epsilon)
 
 
+def connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str | None
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Read the streams and map the logits of the mix in one call, where no gradient is wanted and C++ has the map.
+
+    Args:
+        streams: what is read.
+        weight: W, as for `read`.
+        scale: one number for read, write and mix each.
+        bias: b, as for `read`.
+        read_offset: added to the read weights.
+        epsilon: added to the mean square of the streams.
+        form: of the map, as for `mixing`.
+
+    Shape:
+        - streams: (*batch, d, c), weight: (k, d c), scale: (3,), bias: (k,)
+        - returns: what the branch sees (*batch, c), write weights (*batch, d), the mix (*batch, d, d); or None
+
+    Example::
+
+        >>> weight, scale, bias = torch.randn(24, 32), torch.ones(3), torch.zeros(24)  # 24 = 2 * 4 + 16
+        >>> with torch.no_grad():
+        ...     form = gomhc.Sinkhorn(num_streams=4).kernel
+        ...     _, _, mix = gomhc.kernels.connect(torch.randn(1, 4, 8), weight, scale, bias, 0.0, 1e-6, form)
+        >>> mix.shape
+        torch.Size([1, 4, 4])
+    """
+    if torch.is_grad_enabled() or form is None or not streams.is_cpu or asked_for() == "triton":
+        return None
+    if not _compiled(streams, weight, scale, bias):
+        return None
+    *batch, d, c = streams.shape
+    flat = streams if streams.dim() == 3 else streams.flatten(0, -3)
+    parameters = (weight, scale, bias)
+    if not weight.dtype == scale.dtype == bias.dtype == torch.float32:
+        parameters = (weight.float(), scale.float(), bias.float())
+    branch_input, write_weights, mix = ops.connect(flat, *parameters, read_offset, epsilon, form)
+    if streams.dim() == 3:
+        return branch_input, write_weights, mix
+    return branch_input.view(*batch, c), write_weights.view(*batch, d), mix.view(*batch, d, d)
+
+
 def _compiled(streams: Tensor, *others: Tensor) -> bool:
-    """Whether there is a compiled version for these tensors; the one for the CPU takes float32 alone."""
-    backend = chosen(streams, *others)
-    dtypes = {tensor.dtype for tensor in (streams, *others)}
-    fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST
-    return fits and (backend == "triton" or (backend == "native" and dtypes == {torch.float32}))
+    """Whether there is a compiled version for these tensors."""
+    fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST and chosen(streams, *others) in FAST
+    return fits and ELEMENTS.keys() >= {tensor.dtype for tensor in (streams, *others)}
 
 
 def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -24,6 +25,8 @@ if library() is not None:
     COMPILED["cpu"] = "native"
 if find_spec("triton") is not None:
     COMPILED["cuda"] = "triton"
+INTERPRETED = "cuda" in COMPILED and os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether Triton's interpreter runs its kernels, on any device, as it was asked to before gomhc was imported."""
 
 _lock = Lock()
 _forced: dict[int, Backend] = {}
@@ -35,7 +38,7 @@ _forced_last: Backend | None = None
 def available() -> tuple[Backend, ...]:
     """The versions that can run on this machine, fastest first."""
     devices = {"cpu", "cuda"} if torch.cuda.is_available() else {"cpu"}
-    compiled = {version for device, version in COMPILED.items() if device in devices}
+    compiled = {version for device, version in COMPILED.items() if device in devices or INTERPRETED}
     return tuple(name for name in get_args(Backend) if name in compiled | {"batched", "plain"})
 
 
@@ -45,7 +48,8 @@ def use(backend: str) -> Iterator[None]:
 
     A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile takes the
     version that was asked for last in any thread. On CUDA, backward runs in threads of its own, so what is computed
-    again there (`recompute`) takes the default version.
+    again there (`recompute`) takes the default version. With TRITON_INTERPRET=1, ``"triton"`` takes tensors on the CPU
+    too, which Triton's interpreter computes with, slowly: that is for tests.
 
     Args:
         backend: one of `available()`.
@@ -77,22 +81,30 @@ def _force(thread: int, backend: Backend | None) -> None:
 
 def chosen(*tensors: Tensor) -> Backend:
     """The version for these tensors. Float64 is plain: accuracy is what it is for. So are torch.func's transforms."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors) or is_transformed(*tensors):
+    if torch.float64 in [tensor.dtype for tensor in tensors] or is_transformed(*tensors):
         return "plain"
     compiled = COMPILED.get(tensors[0].device.type, "batched")
-    forced = _forced_last if torch.compiler.is_compiling() else _forced.get(get_ident())
+    forced = _forced_last if torch.compiler.is_compiling() else asked_for()
     if forced is None:
         return compiled
-    return forced if forced in (compiled, "batched", "plain") else "batched"
+    fits = forced in (compiled, "batched", "plain") or (forced == "triton" and INTERPRETED)
+    return forced if fits else "batched"
+
+
+def asked_for() -> Backend | None:
+    """The version that `use` asks for in this thread."""
+    return _forced.get(get_ident())
 
 
 def reasons() -> dict[Backend, str]:
     """Each version and why it is used or not, in words."""
     if library() is not None:
-        native = f"active on the CPU, float32 ({instruction_set()} instructions)"
+        native = f"active on the CPU, float32 and half precision ({instruction_set()} instructions)"
     else:
         native = search().problem
-    if not torch.cuda.is_available():
+    if INTERPRETED:
+        triton = "interpreted, as TRITON_INTERPRET=1 is set; by gomhc.kernels.use('triton') on the CPU too"
+    elif not torch.cuda.is_available():
         triton = "not used: torch sees no CUDA device"
     elif "cuda" not in COMPILED:
         triton = "not used: the package triton is not installed"

@@ -10,17 +10,18 @@ import ctypes
 import os
 import re
 import warnings
+from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from gomhc.kernels.forms import Part
 from gomhc.kernels.stamp import has_stamp, stamp
 
-LARGEST = 64
-"""Largest number of rows of a rotation, and of streams, that the library takes (tasks.h)."""
 FOLDER = Path(__file__).parent
 """Folder of the built library, `_native*`, or of the output of its build, FAILURE; and of its sources, `native`."""
 FAILURE = "build_failure.txt"
@@ -33,39 +34,73 @@ class NativeTask(ctypes.Structure):
 
     shapes: ClassVar[dict[str, tuple[str, ...]]]
     """Name of a tensor -> the letters of its shape."""
+    streams: ClassVar[frozenset[str]]
+    """Names of the tensors that have the dtype of the streams; the others are float32."""
+    measure: ClassVar[dict[str, Callable[[dict[str, Any]], tuple[int, ...]]]]
+    """Name of a tensor -> what makes its shape of the sizes."""
     numbers: ClassVar[tuple[str, ...]]
     """Names of its other fields."""
     tensors: list[Tensor]
+    form: Any
+    """The array that the pointer `parts` of a map points to."""
 
     @classmethod
-    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, float]) -> NativeTask:
-        """Make one, and check that each address in it is that of a float32 tensor of the right shape."""
-        task = cls(**{name: sizes[name] for name in cls.numbers})
-        task.tensors = [tensor.contiguous() for tensor in inputs.values()]
-        task.tensors += outputs.values()
-        for name, tensor in zip((*inputs, *outputs), task.tensors, strict=True):
-            shape = tuple([sizes[letter] for letter in cls.shapes[name]])
+    def make(cls, inputs: dict[str, Tensor], outputs: dict[str, Tensor], sizes: dict[str, Any]) -> NativeTask:
+        """Make one, and check that each address in it is that of a tensor of the right dtype and shape."""
+        tensors = {**inputs, **outputs}
+        dtype = tensors["x"].dtype if cls.streams else torch.float32
+        addresses = dict.fromkeys(cls.shapes)
+        for name, tensor in tensors.items():
+            if not tensor.is_contiguous() and name in inputs:
+                tensor = tensors[name] = tensor.contiguous()
             if (
-                tensor.shape != shape
-                or tensor.dtype != torch.float32
-                or tensor.device.type != "cpu"
+                tensor.shape != cls.measure[name](sizes)
+                or tensor.dtype is not (dtype if name in cls.streams else torch.float32)
+                or not tensor.is_cpu
                 or not tensor.is_contiguous()
             ):
-                raise ValueError(
-                    f"{name} must be float32 on the CPU, contiguous where it is written to, of shape "
-                    f"({', '.join(cls.shapes[name])}) = {shape}, got {tensor.dtype} on {tensor.device}, of shape "
-                    f"{tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
-                )
-            setattr(task, name, tensor.data_ptr())
+                raise cls._wrong(name, tensor, sizes)
+            addresses[name] = tensor.data_ptr()
+        if cls.streams:
+            if dtype not in ELEMENTS:
+                raise cls._wrong("x", tensors["x"], sizes)
+            sizes["element"] = ELEMENTS[dtype]
+        task = cls(*addresses.values(), *[sizes[name] for name in cls.numbers])
+        task.tensors, task.form = list(tensors.values()), sizes.get("parts")
         return task
 
+    @classmethod
+    def _wrong(cls, name: str, tensor: Tensor, sizes: dict[str, Any]) -> ValueError:
+        shape = tuple(sizes[letter] for letter in cls.shapes[name])
+        dtype = "of the dtype of the streams" if name in cls.streams else "float32"
+        return ValueError(
+            f"{name} must be {dtype} on the CPU, contiguous where it is written to, of shape "
+            f"({', '.join(cls.shapes[name])}) = {shape}, got {tensor.dtype} on {tensor.device}, of shape "
+            f"{tuple(tensor.shape)}; gomhc.kernels takes other dtypes too"
+        )
 
-def _task(name: str, shapes: dict[str, str], **numbers: type) -> type[NativeTask]:
+
+ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Dtype of the streams -> its number in native/tasks.h."""
+
+
+def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: Any) -> type[NativeTask]:
     pointers = [(tensor, ctypes.c_void_p) for tensor in shapes]
     letters = {tensor: tuple(shape.split()) for tensor, shape in shapes.items()}
-    return type(
-        name, (NativeTask,), {"_fields_": [*pointers, *numbers.items()], "shapes": letters, "numbers": tuple(numbers)}
-    )
+    fields = {
+        "_fields_": [*pointers, *numbers.items()],
+        "shapes": letters,
+        "streams": frozenset(streams.split()),
+        "measure": {tensor: _measure(shape) for tensor, shape in letters.items()},
+        "numbers": tuple(numbers),
+    }
+    return type(name, (NativeTask,), fields)
+
+
+def _measure(letters: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[int, ...]]:
+    if len(letters) == 1:  # of which itemgetter makes no tuple
+        return lambda sizes: (sizes[letters[0]],)
+    return itemgetter(*letters)
 
 
 # As in native/tasks.h: the same fields in the same order.
@@ -73,61 +108,94 @@ TASKS = {
     "map": _task(
         "Map",
         {"logits": "count p", "matrix": "count d d", "grad_logits": "count p"},
+        parts=ctypes.POINTER(Part),  # it keeps alive what it is set to
         count=ctypes.c_int64,
-        d=ctypes.c_int,
-        s=ctypes.c_int,
         back=ctypes.c_int,
     ),
     "read": _task(
         "Read",
         {
             "x": "tokens d c",
-            "projection": "tokens k",
+            "weight": "k dc",
             "scale": "k",
             "bias": "k",
             "input": "tokens c",
             "write": "tokens d",
             "mix": "tokens p",
+            "projection": "tokens k",
             "inverse_rms": "tokens",
             "grad_x": "tokens d c",
             "grad_projection": "tokens k",
             "grad_logits": "tokens k",
+            "grad_weight": "k dc",
         },
+        streams="x input grad_x",
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
         k=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
-    "product": _task(
-        "Product",
-        {"x": "tokens c", "weight": "k c", "y": "tokens k"},
+    "connect": _task(
+        "Connect",
+        {
+            "x": "tokens d c",
+            "weight": "k dc",
+            "scale": "three",
+            "bias": "k",
+            "input": "tokens c",
+            "write": "tokens d",
+            "mix": "tokens d d",
+        },
+        streams="x input",
+        parts=ctypes.POINTER(Part),
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
+        d=ctypes.c_int,
         k=ctypes.c_int,
+        element=ctypes.c_int,
+        offset=ctypes.c_float,
+        epsilon=ctypes.c_float,
+    ),
+    "sum": _task(
+        "Sum",
+        {"x": "tokens d c", "weights": "d", "input": "tokens c", "grad_x": "tokens d c", "grad_weights": "d"},
+        streams="x input grad_x",
+        tokens=ctypes.c_int64,
+        c=ctypes.c_int64,
+        d=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
     ),
     "write": _task(
         "Write",
         {
             "x": "tokens d c",
-            "mix": "tokens d d",
-            "weights": "tokens d",
+            "mix": "matrices d d",
+            "weights": "matrices d",
             "y": "tokens c",
             "out": "tokens d c",
             "grad_x": "tokens d c",
-            "grad_mix": "tokens d d",
-            "grad_weights": "tokens d",
+            "grad_mix": "matrices d d",
+            "grad_weights": "matrices d",
             "grad_y": "tokens c",
         },
+        streams="x y out grad_x grad_y",
         tokens=ctypes.c_int64,
+        matrices=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
+        element=ctypes.c_int,
         back=ctypes.c_int,
     ),
 }
+
+
+FUNCTIONS = {name: f"gomhc_{name}" for name in TASKS}
+"""Name of an operation -> that of its function in the library."""
 
 
 class _Search(NamedTuple):
@@ -178,7 +246,7 @@ def first_error(log: str) -> str:
 def _loaded(path: Path) -> ctypes.CDLL:
     native = ctypes.CDLL(str(path))
     for name, task in TASKS.items():
-        function = getattr(native, f"gomhc_{name}")
+        function = getattr(native, FUNCTIONS[name])
         function.argtypes, function.restype = [ctypes.POINTER(task), ctypes.c_int], None
     native.gomhc_instruction_set.restype = ctypes.c_char_p
     openmp = _openmp()
@@ -203,7 +271,7 @@ def instruction_set() -> str:
     return str(native.gomhc_instruction_set().decode())
 
 
-def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: float) -> None:
+def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **sizes: Any) -> None:
     """Run one operation on torch's number of threads.
 
     Args:
@@ -216,4 +284,4 @@ def call(name: str, inputs: dict[str, Tensor], outputs: dict[str, Tensor], **siz
     if native is None:
         raise ValueError(f"the compiled {name} is {search().problem}")
     task = TASKS[name].make(inputs, outputs, sizes)
-    getattr(native, f"gomhc_{name}")(task, torch.get_num_threads())
+    getattr(native, FUNCTIONS[name])(task, torch.get_num_threads())

@@ -1,5 +1,6 @@
 """The compiled operations as torch sees them: operators with fakes and gradients, so that torch.compile, torch.export
-and autograd know them. C++ runs them on the CPU, in float32, and Triton on CUDA, where streams may be half precision.
+and autograd know them. C++ runs them on the CPU; `triton_ops.py` has their versions for CUDA. Streams may be half
+precision; all else is float32.
 
 Their gradients have no derivatives of their own: where a second derivative is asked for, the plain version is
 differentiated instead.
@@ -15,12 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import plain_map, plain_streams
-from gomhc.kernels.library import LARGEST, call
+from gomhc.kernels import plain_streams
+from gomhc.kernels.dispatch import INTERPRETED, asked_for, use
+from gomhc.kernels.forms import LARGEST, parsed
+from gomhc.kernels.library import call
 from gomhc.kernels.precision import without_autocast
 
 # Registered piece by piece: what torch.library.custom_op wraps around a call takes as long as some hundred matrices.
 _library = torch.library.Library("gomhc", "FRAGMENT")
+FOR_CUDA: dict[str, Callable[..., Any]] = {}
+"""Name of an operator -> its version for CUDA, as `triton_ops` has it."""
 
 
 def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
@@ -30,27 +35,34 @@ def _operator(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
         schema = torch.library.infer_schema(function, mutates_args=())
         for name in (function.__name__, _raw(function.__name__)):
             _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
-            _library.impl(name, function, "CPU")
+            _library.impl(name, _on_cpu(function), "CPU")
             torch.library.register_fake(f"gomhc::{name}", fake, lib=_library)
         return getattr(torch.ops.gomhc, function.__name__).default
 
     return register
 
 
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, or what CUDA takes where `use("triton")` asks for it and Triton is interpreted."""
+    if not INTERPRETED:
+        return function
+
+    def run(*arguments: Any) -> Any:
+        return (FOR_CUDA[function.__name__] if asked_for() == "triton" else function)(*arguments)
+
+    return run
+
+
+def for_cuda(operator: Any, function: Callable[..., Any]) -> None:
+    """Make a function the operator's version for CUDA."""
+    FOR_CUDA[_name(operator)] = function
+    for name in (_name(operator), _raw(_name(operator))):
+        _library.impl(name, function, "CUDA")
+
+
 def _raw(name: str) -> str:
     """The same operator without a gradient, which the one with a gradient calls."""
     return f"{name}_without_gradient"
-
-
-def _for_cuda(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function the operator's version for CUDA."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in (_name(operator), _raw(_name(operator))):
-            _library.impl(name, function, "CUDA")
-        return function
-
-    return register
 
 
 def _name(operator: Any) -> str:
@@ -84,16 +96,6 @@ def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grad
     return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
 
 
-def _map_sizes(logits: Tensor, num_streams: int, expressivity: int) -> dict[str, int]:
-    n = num_streams * expressivity
-    if num_streams < 1 or expressivity < 1 or n > LARGEST:
-        raise ValueError(
-            f"the compiled map takes 1 to {LARGEST} rows of a rotation, got num_streams={num_streams} and "
-            f"expressivity={expressivity}; gomhc.kernels.orthostochastic takes any"
-        )
-    return {"count": logits.shape[:-1].numel(), "d": num_streams, "s": expressivity, "p": n * (n - 1) // 2}
-
-
 def _stream_sizes(streams: Tensor) -> dict[str, int]:
     if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST or streams.shape[2] < 1:
         raise ValueError(
@@ -110,38 +112,49 @@ def _read_sizes(streams: Tensor, weight: Tensor, bias: Tensor) -> dict[str, int]
     expected = (len(bias), sizes["d"] * sizes["c"])
     if weight.shape != expected:
         raise ValueError(f"weight must be of shape (k, d c) = {expected}, got {tuple(weight.shape)}")
-    return {**sizes, "k": len(bias), "p": len(bias) - 2 * sizes["d"]}
+    return {**sizes, "dc": expected[1], "k": len(bias), "p": len(bias) - 2 * sizes["d"]}
 
 
 # The map
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _fake_map(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    return logits.new_empty(*logits.shape[:-1], num_streams, num_streams)
+PLAIN: dict[str, Callable[[Tensor], Tensor]] = {}
+"""Form of a map -> its plain version, which second derivatives are taken of."""
 
 
-def _fake_map_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+def _fake_mixing(logits: Tensor, form: str) -> Tensor:
+    d = parsed(form).num_streams
+    return logits.new_empty(*logits.shape[:-1], d, d)
+
+
+def _fake_mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-@_operator(_fake_map)
-def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """(*batch, p) -> (*batch, d, d)."""
-    sizes = _map_sizes(logits, num_streams, expressivity)
-    matrix = logits.new_empty(sizes["count"], num_streams, num_streams)
+@_operator(_fake_mixing)
+def mixing(logits: Tensor, form: str) -> Tensor:
+    """(*batch, p) -> (*batch, d, d), by the map of this form (forms.py)."""
+    sizes = _map_sizes(logits, form)
+    d = sizes["d"]
+    matrix = logits.new_empty(sizes["count"], d, d)
     call("map", {"logits": _flat(logits, 1)}, {"matrix": matrix}, **sizes, back=0)
-    return matrix if logits.dim() == 2 else matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
+    return matrix if logits.dim() == 2 else matrix.reshape(*logits.shape[:-1], d, d)
 
 
-@_operator(_fake_map_backward)
-def orthostochastic_backward(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
+@_operator(_fake_mixing_backward)
+def mixing_backward(logits: Tensor, grad: Tensor, form: str) -> Tensor:
     """The gradient at the logits, from that at the matrix; nothing is kept from forward but the logits."""
-    sizes = _map_sizes(logits, num_streams, expressivity)
+    sizes = _map_sizes(logits, form)
     flat = _flat(logits, 1)
     grad_logits = flat.new_empty(flat.shape)
     call("map", {"logits": flat, "matrix": _flat(grad, 2)}, {"grad_logits": grad_logits}, **sizes, back=1)
     return grad_logits if logits.dim() == 2 else grad_logits.reshape(logits.shape)
+
+
+def _map_sizes(logits: Tensor, form: str) -> dict[str, Any]:
+    num_streams, num_logits, parts = parsed(form)
+    return {"count": logits.shape[:-1].numel(), "d": num_streams, "p": num_logits, "parts": parts}
 
 
 def _flat(tensor: Tensor, inner: int) -> Tensor:
@@ -150,20 +163,23 @@ def _flat(tensor: Tensor, inner: int) -> Tensor:
     return tensor.reshape(tensor.shape[:batch].numel(), *tensor.shape[batch:]) if batch != 1 else tensor
 
 
-def _map_setup(ctx: Any, inputs: tuple[Tensor, int, int], output: Tensor) -> None:
-    logits, ctx.num_streams, ctx.expressivity = inputs
+def _mixing_setup(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
+    logits, ctx.form = inputs
     ctx.save_for_backward(logits)
 
 
-def _map_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    (logits,), d, s = ctx.saved_tensors, ctx.num_streams, ctx.expressivity
+def _mixing_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    (logits,) = ctx.saved_tensors
     if torch.is_grad_enabled():
-        (gradient,) = _differentiable(lambda z: plain_map.orthostochastic(z, d, s), [logits], [grad])
-        return gradient, None, None
-    return orthostochastic_backward(logits, grad, d, s), None, None
+        if ctx.form not in PLAIN:
+            raise RuntimeError(f"{ctx.form} has no second derivatives here; call the mixing itself to have them")
+        with use("plain"):
+            (gradient,) = _differentiable(PLAIN[ctx.form], [logits], [grad])
+        return gradient, None
+    return mixing_backward(logits, grad, ctx.form), None
 
 
-_with_gradient(orthostochastic, _map_backward, _map_setup)
+_with_gradient(mixing, _mixing_backward, _mixing_setup)
 
 
 # Reading
@@ -210,27 +226,17 @@ def read(
     Then what backward needs: the projection (n, k) and one over the root mean square (n).
     """
     sizes = _read_sizes(streams, weight, bias)
-    projection = streams.new_empty(sizes["tokens"], sizes["k"])
-    _product({"x": streams.flatten(1), "weight": weight}, {"y": projection}, back=0)
-    outputs = _read_outputs(streams, projection)
+    outputs = _fake_read(streams, weight, scale, bias, read_offset, epsilon)
     call(
         "read",
-        {"x": streams, "projection": projection, "scale": scale, "bias": bias},
-        dict(zip(("input", "write", "mix", "inverse_rms"), outputs, strict=True)),
+        {"x": streams, "weight": weight, "scale": scale, "bias": bias},
+        dict(zip(("input", "write", "mix", "projection", "inverse_rms"), outputs, strict=True)),
         **sizes,
         back=0,
         offset=read_offset,
         epsilon=epsilon,
     )
-    branch_input, write_weights, mix_logits, inverse_rms = outputs
-    return branch_input, write_weights, mix_logits, projection, inverse_rms
-
-
-def _product(inputs: dict[str, Tensor], outputs: dict[str, Tensor], back: int) -> None:
-    """Y = X W^T, or X += Y W."""
-    tensors = inputs | outputs
-    (tokens, c), k = tensors["x"].shape, len(tensors["weight"])
-    call("product", inputs, outputs, tokens=tokens, c=c, k=k, back=back)
+    return outputs
 
 
 @_operator(_fake_read_backward)
@@ -250,22 +256,28 @@ def read_backward(
     sizes = _read_sizes(streams, weight, bias)
     grad_x = streams.new_empty(streams.shape)
     grad_projection, grad_logits = (projection.new_empty(projection.shape) for _ in range(2))
-    inputs = {"x": streams, "projection": projection, "scale": scale, "bias": bias, "inverse_rms": inverse_rms}
+    inputs = {"x": streams, "weight": weight, "scale": scale, "bias": bias}
+    saved = {"projection": projection, "inverse_rms": inverse_rms}
+    outputs = {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits}
+    if streams.dtype != torch.float32:  # for a BLAS they would have to be copied
+        outputs["grad_weight"] = weight.new_empty(weight.shape)
     call(
         "read",
-        inputs | {"input": grad_input, "write": grad_write, "mix": grad_mix},
-        {"grad_x": grad_x, "grad_projection": grad_projection, "grad_logits": grad_logits},
+        inputs | saved | {"input": grad_input, "write": grad_write, "mix": grad_mix},
+        outputs,
         **sizes,
         back=1,
         offset=read_offset,
         epsilon=0.0,  # inverse_rms has it
     )
-    _product({"y": grad_projection, "weight": weight}, {"x": grad_x.flatten(1)}, back=1)
-    saved = (streams, weight, scale, bias, projection, inverse_rms)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *saved)
+    if "grad_weight" in outputs:
+        shared = _shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
+        return grad_x, outputs["grad_weight"], *shared
+    tensors = (streams, weight, scale, bias, projection, inverse_rms)
+    return grad_x, *parameter_gradients(grad_projection, grad_logits, *tensors)
 
 
-def _parameter_gradients(
+def parameter_gradients(
     grad_projection: Tensor,
     grad_logits: Tensor,
     streams: Tensor,
@@ -278,8 +290,15 @@ def _parameter_gradients(
     """Gradients at weight, scale and bias: sums over tokens."""
     with without_autocast(streams.device):
         grad_weight = grad_projection.T @ streams.flatten(1).float()
+    return grad_weight.to(weight.dtype), *_shared_logit_gradients(grad_logits, scale, bias, projection, inverse_rms)
+
+
+def _shared_logit_gradients(
+    grad_logits: Tensor, scale: Tensor, bias: Tensor, projection: Tensor, inverse_rms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients at scale and bias."""
     grad_scale = (grad_logits * projection * inverse_rms[:, None]).sum(0)
-    return grad_weight.to(weight.dtype), grad_scale.to(scale.dtype), grad_logits.sum(0).to(bias.dtype)
+    return grad_scale.to(scale.dtype), grad_logits.sum(0).to(bias.dtype)
 
 
 def _read_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -302,6 +321,90 @@ def _read_backward(
 _with_gradient(read, _read_backward, _read_setup)
 
 
+# Reading and mixing without a gradient
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _fake_connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    n, d, c = streams.shape
+    return streams.new_empty(n, c), weight.new_empty(n, d), weight.new_empty(n, d, d)
+
+
+@_operator(_fake_connect)
+def connect(
+    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `read`, with `scale` (3) for read, write and mix, and the matrices (n, d, d) of the form instead of logits."""
+    sizes = _read_sizes(streams, weight, bias)
+    num_streams, num_logits, parts = parsed(form)
+    if (num_streams, num_logits) != (sizes["d"], sizes["p"]):
+        raise ValueError(f"{form} takes {num_streams} streams and {num_logits} logits, got {sizes['d']}, {sizes['p']}")
+    outputs = _fake_connect(streams, weight, scale, bias, read_offset, epsilon, form)
+    call(
+        "connect",
+        {"x": streams, "weight": weight, "scale": scale, "bias": bias},
+        dict(zip(("input", "write", "mix"), outputs, strict=True)),
+        **sizes,
+        three=3,
+        parts=parts,
+        offset=read_offset,
+        epsilon=epsilon,
+    )
+    return outputs
+
+
+# Reading with weights that all tokens share
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _fake_read_shared(streams: Tensor, weights: Tensor) -> Tensor:
+    return streams.new_empty(streams.shape[0], streams.shape[2])
+
+
+def _fake_read_shared_backward(grad: Tensor, streams: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    grad_x = torch.empty_like(streams, memory_format=torch.contiguous_format)
+    return grad_x, torch.empty_like(weights, memory_format=torch.contiguous_format)
+
+
+@_operator(_fake_read_shared)
+def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
+    """Streams (n, d, c), weights (d) -> branch input (n, c)."""
+    sizes = _stream_sizes(streams)
+    branch_input = _fake_read_shared(streams, weights)
+    call("sum", {"x": streams, "weights": weights}, {"input": branch_input}, **sizes, back=0)
+    return branch_input
+
+
+@_operator(_fake_read_shared_backward)
+def read_shared_backward(grad: Tensor, streams: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients at streams and weights."""
+    sizes = _stream_sizes(streams)
+    grad_x, grad_weights = _fake_read_shared_backward(grad, streams, weights)
+    call(
+        "sum",
+        {"x": streams, "weights": weights, "input": grad},
+        {"grad_x": grad_x, "grad_weights": grad_weights},
+        **sizes,
+        back=1,
+    )
+    return grad_x, grad_weights
+
+
+def _save_inputs(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _read_shared_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():
+        return tuple(_differentiable(plain_streams.read, ctx.saved_tensors, [grad]))
+    return read_shared_backward(grad, *ctx.saved_tensors)
+
+
+_with_gradient(read_shared, _read_shared_backward, _save_inputs)
+
+
 # Writing
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -319,12 +422,21 @@ def _fake_write_backward(
     return grad_x, grad_mix, grad_weights, grad_y
 
 
+def _write_sizes(streams: Tensor, mix: Tensor) -> dict[str, int]:
+    sizes = _stream_sizes(streams)
+    return {**sizes, "matrices": 1 if mix.dim() == 2 else sizes["tokens"]}
+
+
 @_operator(_fake_write)
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c)."""
-    sizes = _stream_sizes(streams)
+    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c).
+
+    Mix (d, d) and weights (d) are those of all tokens.
+    """
+    sizes = _write_sizes(streams, mix)
     out = streams.new_empty(streams.shape)
-    call("write", {"x": streams, "mix": mix, "weights": weights, "y": output}, {"out": out}, **sizes, back=0)
+    inputs = {"x": streams, "mix": _own(mix, 2), "weights": _own(weights, 1), "y": output}
+    call("write", inputs, {"out": out}, **sizes, back=0)
     return out
 
 
@@ -333,21 +445,21 @@ def write_backward(
     grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients at streams, mix, weights and output."""
-    sizes = _stream_sizes(streams)
-    inputs = (streams, mix, weights, output)
-    grad_x, grad_mix, grad_weights, grad_y = (tensor.new_empty(tensor.shape) for tensor in inputs)
+    sizes = _write_sizes(streams, mix)
+    grad_x, grad_mix, grad_weights, grad_y = _fake_write_backward(grad, streams, mix, weights, output)
     call(
         "write",
-        {"x": streams, "mix": mix, "weights": weights, "y": output, "out": grad},
-        {"grad_x": grad_x, "grad_mix": grad_mix, "grad_weights": grad_weights, "grad_y": grad_y},
+        {"x": streams, "mix": _own(mix, 2), "weights": _own(weights, 1), "y": output, "out": grad},
+        {"grad_x": grad_x, "grad_mix": _own(grad_mix, 2), "grad_weights": _own(grad_weights, 1), "grad_y": grad_y},
         **sizes,
         back=1,
     )
     return grad_x, grad_mix, grad_weights, grad_y
 
 
-def _write_setup(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+def _own(tensor: Tensor, inner: int) -> Tensor:
+    """With a dimension for tokens, which is one where they share it."""
+    return tensor[None] if tensor.dim() == inner else tensor
 
 
 def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -356,82 +468,6 @@ def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return write_backward(grad, *ctx.saved_tensors)
 
 
-_with_gradient(write, _write_backward, _write_setup)
-
-
-# On a GPU
-# ----------------------------------------------------------------------------------------------------------------------
-
-
-def _triton() -> Any:
-    """Imported when a CUDA tensor first comes: Triton is not everywhere, and takes a while."""
-    from gomhc.kernels import triton_kernels
-
-    return triton_kernels
-
-
-@_for_cuda(orthostochastic)
-def orthostochastic_triton(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """The version for CUDA."""
-    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    matrix: Tensor = _triton().orthostochastic_forward(flat, num_streams, expressivity)
-    return matrix.reshape(*logits.shape[:-1], num_streams, num_streams)
-
-
-@_for_cuda(orthostochastic_backward)
-def orthostochastic_backward_triton(logits: Tensor, grad: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """The version for CUDA."""
-    flat = logits.reshape(logits.shape[:-1].numel(), logits.shape[-1])
-    flat_grad = grad.reshape(len(flat), num_streams, num_streams)
-    out: Tensor = _triton().orthostochastic_backward(flat, flat_grad, num_streams, expressivity)
-    return out.reshape(logits.shape)
-
-
-@_for_cuda(read)
-def read_triton(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    projection = _triton().project(streams.flatten(1), weight)
-    outputs = _triton().read_forward(streams, projection, scale, bias, read_offset, epsilon)
-    branch_input, write_weights, mix_logits, inverse_rms = outputs
-    return branch_input, write_weights, mix_logits, projection, inverse_rms
-
-
-@_for_cuda(read_backward)
-def read_backward_triton(
-    grad_input: Tensor,
-    grad_write: Tensor,
-    grad_mix: Tensor,
-    streams: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    inverse_rms: Tensor,
-    read_offset: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    grads = (grad_input, grad_write, grad_mix)
-    grad_x, grad_projection, grad_logits = _triton().read_backward(
-        *grads, streams, projection, scale, bias, inverse_rms, read_offset
-    )
-    _triton().add_back_(grad_x.flatten(1), grad_projection, weight)
-    saved = (streams, weight, scale, bias, projection, inverse_rms)
-    return grad_x, *_parameter_gradients(grad_projection, grad_logits, *saved)
-
-
-@_for_cuda(write)
-def write_triton(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """The version for CUDA."""
-    out: Tensor = _triton().write_forward(streams, mix, weights, output)
-    return out
-
-
-@_for_cuda(write_backward)
-def write_backward_triton(
-    grad: Tensor, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The version for CUDA."""
-    grad_x, grad_mix, grad_weights, grad_y = _triton().write_backward(grad, streams, mix, weights, output)
-    return grad_x, grad_mix, grad_weights, grad_y
+_with_gradient(write, _write_backward, _save_inputs)
+write_without_gradient = getattr(torch.ops.gomhc, _raw("write")).default
+"""The same where no gradient is wanted: autograd's part of a call takes longer than a token."""

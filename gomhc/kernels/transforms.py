@@ -17,4 +17,8 @@ _in_torch_func: Callable[[], bool] = getattr(torch._C, "_are_functorch_transform
 
 def is_transformed(*tensors: Tensor) -> bool:
     """Inside vmap, jvp, jacrev and the like, or where a tensor carries a tangent (forward-mode differentiation)."""
-    return _in_torch_func() or any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+    if _in_torch_func():
+        return True
+    if getattr(forward_ad, "_current_level", 0) < 0:  # nothing has a tangent; to ask each tensor takes a microsecond
+        return False
+    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gomhc.layers.coefficients import DEFAULT_START, INITIAL_SCALE, Coefficients, ReadWriteMix, Start
 from gomhc.layers.expand_readout import LearnedReadout, expand, readout
+from gomhc.layers.frac_connection import FracConnection
 from gomhc.layers.from_logits import FromLogits
 from gomhc.layers.groups import parameter_groups
 from gomhc.layers.hyper_connection import HyperConnection
@@ -13,6 +14,7 @@ __all__ = [
     "DEFAULT_START",
     "INITIAL_SCALE",
     "Coefficients",
+    "FracConnection",
     "FromLogits",
     "HyperConnection",
     "LearnedReadout",

@@ -191,7 +191,13 @@ class Coefficients(nn.Module):
         """Return the branch's input (*batch, c), and the write and mix coefficients, by the fast kernels."""
         if self.weight is None:
             read, write, mix = self(streams)
-            return plain_streams.read(streams, read), write, mix
+            return kernels.read_shared(streams, read), write, mix
+        if not torch.is_grad_enabled():
+            assert self.scale is not None
+            settings = self.read_offset, self.norm_epsilon, self.mixing.kernel
+            connected = kernels.connect(streams, self.weight, self.scale, self.bias, *settings)
+            if connected is not None:
+                return connected
         scale, bias = self._scale_and_bias(streams)
         branch_input, write, mix_logits = kernels.read(
             streams, self.weight, scale, bias, self.read_offset, self.norm_epsilon

@@ -9,6 +9,7 @@ from torch.nn.utils import parametrize
 
 from gomhc.layers.coefficients import Coefficients
 from gomhc.layers.expand_readout import LearnedReadout
+from gomhc.layers.frac_connection import FracConnection
 from gomhc.layers.from_logits import FromLogits
 
 
@@ -32,7 +33,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     """
     static = set()
     for module in model.modules():
-        if isinstance(module, Coefficients | LearnedReadout):
+        if isinstance(module, Coefficients | LearnedReadout | FracConnection):
             static |= {id(parameter) for parameter in (module.bias, module.scale)}
         if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], FromLogits):
             static |= {id(parameter) for parameter in module.parameters(recurse=False)}

@@ -164,13 +164,14 @@ class HyperConnection(nn.Module):
             >>> branch_input, state = connection.read(torch.randn(2, 4, 8))
             >>> streams = connection.write(state, torch.tanh(branch_input))
         """
-        expected = (self.mixing.num_streams, self.coefficients.dim)
+        coefficients = self.coefficients
+        expected = (coefficients.mixing.num_streams, coefficients.dim)
         if streams.shape[-2:] != expected:
             raise ValueError(
                 f"this connection takes streams of shape (*batch, {expected[0]}, {expected[1]}), "
                 f"got {tuple(streams.shape)}; gomhc.expand(x, {expected[0]}) makes streams of x (*batch, {expected[1]})"
             )
-        branch_input, write, mix = self.coefficients.read(streams)
+        branch_input, write, mix = coefficients.read(streams)
         return branch_input, State(streams, write, mix)
 
     def write(self, state: State, branch_output: Tensor) -> Tensor:

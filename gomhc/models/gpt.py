@@ -19,6 +19,7 @@ from gomhc.layers import (
     DEFAULT_START,
     INITIAL_SCALE,
     Coefficients,
+    FracConnection,
     HyperConnection,
     LearnedReadout,
     Residual,
@@ -40,11 +41,13 @@ class GPTConfig:
         num_layers: blocks of one attention and one feed-forward network each.
         num_heads: attention heads, which divide the channels.
         num_channels: width of a token (c).
+        hidden_channels: width of the hidden layer of a feed-forward network; by default 4c.
         context_length: the most tokens that attention sees.
         vocab_size: number of different tokens; the default is GPT-2's.
         dropout: share of activations that are dropped in training.
         mixing: what mixes the residual streams, a value or text; None for one plain stream.
         num_streams: residual streams (d); by default those of the mixing, or 4 where it is text.
+        num_fractions: parts into which the channels of one plain stream are split (:class:`gomhc.FracConnection`).
         readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
@@ -65,6 +68,8 @@ class GPTConfig:
     """Attention heads; they divide the channels."""
     num_channels: int = 384
     """Width of a token (c)."""
+    hidden_channels: int | None = None
+    """Width of the hidden layer of a feed-forward network; by default 4c."""
     context_length: int = 512
     """The most tokens that attention sees."""
     vocab_size: int = 50257
@@ -75,6 +80,8 @@ class GPTConfig:
     """What mixes the residual streams, a value or text (which becomes a value); None for one plain stream."""
     num_streams: int | None = None
     """Residual streams (d); by default those of the mixing, or 4 where it is text."""
+    num_fractions: int = 1
+    """Parts into which the channels of one plain stream are split, as frac-connections do."""
     readout: Literal["mean", "sum", "learned"] = "mean"
     """Reduction of the streams to one before the last norm."""
     dynamic: bool = True
@@ -96,11 +103,17 @@ class GPTConfig:
         require_number("dropout", self.dropout, least=0, below=1)
         require_choice("readout", self.readout, ("mean", "sum", "learned"))
         require_choice("start", self.start, get_args(Start))
+        for name in ("hidden_channels", "num_streams"):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name), 1)
         require_number("initial_scale", self.initial_scale)
         if self.total_leak is not None:
             require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
-        if self.num_streams is not None:
-            require_whole("num_streams", self.num_streams, 1)
+        require_whole("num_fractions", self.num_fractions, 1)
+        if self.num_channels % self.num_fractions != 0:
+            raise ValueError(f"num_fractions={self.num_fractions} must divide num_channels={self.num_channels}")
+        if self.num_fractions > 1 and self.mixing is not None:
+            raise ValueError(f"num_fractions={self.num_fractions} splits one plain stream; leave the mixing out")
         if self.mixing is not None:
             mixing = as_mixing(self.mixing, self.num_streams)
             if self.total_leak is not None:
@@ -114,12 +127,20 @@ class GPTConfig:
         return self.mixing
 
     @property
+    def feed_forward_width(self) -> int:
+        """Width of the hidden layer of a feed-forward network."""
+        return 4 * self.num_channels if self.hidden_channels is None else self.hidden_channels
+
+    @property
     def num_parameters(self) -> int:
         """Number of parameters of the model, counted without building it."""
         c, mixing = self.num_channels, self.parametrization
-        plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * (12 * c + 13) * c
+        block = (4 * c + 9) * c + self.feed_forward_width * (2 * c + 1)
+        plain = (self.vocab_size + self.context_length + 2) * c + self.num_layers * block
         if mixing is None:
-            return plain
+            m = self.num_fractions
+            fraction = (2 * m + 1) * m + ((2 * m + 1) * (c // m) + 3) * self.dynamic
+            return plain + 2 * self.num_layers * fraction * (m > 1)
         d = mixing.num_streams
         connection = mixing.num_parameters(c) if self.dynamic else 2 * d + mixing.num_logits
         readout = d * d * c + d + 1 if self.readout == "learned" else 0
@@ -160,8 +181,8 @@ class FeedForward(nn.Module):
         c = config.num_channels
         self.dropout = config.dropout
         self.norm = nn.LayerNorm(c)
-        self.up = nn.Linear(c, 4 * c)
-        self.out = nn.Linear(4 * c, c)
+        self.up = nn.Linear(c, config.feed_forward_width)
+        self.out = nn.Linear(config.feed_forward_width, c)
 
     def forward(self, x: Float[Tensor, "batch time c"]) -> Float[Tensor, "batch time c"]:
         return F.dropout(self.out(F.gelu(self.up(self.norm(x)))), self.dropout, self.training)
@@ -170,10 +191,12 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention, then a feed-forward network, each joined to the residual stream or streams."""
 
-    def __init__(self, config: GPTConfig, layer_index: int, generator: torch.Generator | None) -> None:
+    def __init__(self, config: GPTConfig, layer_index: int) -> None:
         super().__init__()
 
         def connect(branch: nn.Module, index: int) -> nn.Module:
+            if config.num_fractions > 1:
+                return FracConnection(branch, config.num_channels, config.num_fractions, dynamic=config.dynamic)
             if config.parametrization is None:
                 return Residual(branch)
             return HyperConnection(
@@ -185,7 +208,6 @@ class Block(nn.Module):
                 initial_scale=config.initial_scale,
                 layer_index=index,
                 recompute=config.recompute,
-                generator=generator,
             )
 
         self.attention = connect(Attention(config), 2 * layer_index)
@@ -224,38 +246,35 @@ class GPT(nn.Module):
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.num_channels)
         self.positions = nn.Embedding(config.context_length, config.num_channels)
-        self.blocks = nn.ModuleList(Block(config, index, generator) for index in range(config.num_layers))
+        self.blocks = nn.ModuleList(Block(config, index) for index in range(config.num_layers))
         self.readout: nn.Module | None = None
         if config.parametrization is not None and config.readout == "learned":
             self.readout = LearnedReadout(config.num_channels, config.parametrization.num_streams)
         self.norm = nn.LayerNorm(config.num_channels)
-        self._reset_weights(generator)
+        self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Set all parameters to their initial values: coefficients as `config.start` says, the others as in GPT-2.
 
         GPT-2 draws weights with a standard deviation of 0.02, those that write to the residual stream smaller with
-        depth, and sets biases to zero.
+        depth, and sets biases to zero. Coefficients are drawn last, so that generators of the same seed give the plain
+        network and every network with streams the same weights.
 
         Args:
             generator: draws the random values; by default torch's global one.
         """
-        for module in self.modules():
-            if isinstance(module, Coefficients):
-                module.reset_parameters(generator)
-            elif isinstance(module, LearnedReadout | nn.LayerNorm):
-                module.reset_parameters()
-        self._reset_weights(generator)
-
-    @torch.no_grad()
-    def _reset_weights(self, generator: torch.Generator | None) -> None:
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 depth = (2 * self.config.num_layers) ** 0.5 if name.endswith("branch.out") else 1
                 module.weight.normal_(std=0.02 / depth, generator=generator)
             if isinstance(module, nn.Linear):
                 module.bias.zero_()
+            if isinstance(module, LearnedReadout | FracConnection | nn.LayerNorm):
+                module.reset_parameters()
+        for module in self.modules():
+            if isinstance(module, Coefficients):
+                module.reset_parameters(generator)
 
     def forward(
         self, tokens: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"] | None = None

@@ -9,7 +9,8 @@ from gomhc.statistics.agreement import (
     icc3,
     mean_and_error,
     paired_bootstrap,
+    paired_t,
     spearman,
 )
 
-__all__ = ["Difference", "Estimate", "cross_icc3", "icc3", "mean_and_error", "paired_bootstrap", "spearman"]
+__all__ = ["Difference", "Estimate", "cross_icc3", "icc3", "mean_and_error", "paired_bootstrap", "paired_t", "spearman"]

@@ -181,6 +181,30 @@ def paired_bootstrap(
     return Difference(mean=mean, low=float(low), high=float(high), count=differences.size)
 
 
+def paired_t(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Difference:
+    """Return the mean of first - second with the interval of Student's t over pairs.
+
+    The interval for a handful of pairs: a bootstrap of few pairs is too narrow. It takes differences to be normal.
+    Pairs with a missing value (nan) are left out. The interval is nan if fewer than two pairs are left. Needs scipy.
+
+    Args:
+        first: one-dimensional.
+        second: as long; what belongs to the same subject stands at the same place.
+        confidence: of the interval.
+
+    Example::
+
+        >>> gomhc.statistics.paired_t([2.0, 3.0, 4.0], [1.0, 2.0, 2.0]).count
+        3
+    """
+    a, b = _complete_pairs(first, second)
+    estimate = mean_and_error(a - b)
+    if estimate.count < 2:
+        return Difference(mean=estimate.mean, low=np.nan, high=np.nan, count=estimate.count)
+    half = float(_scipy_stats().t.ppf((1 + confidence) / 2, estimate.count - 1)) * estimate.standard_error
+    return Difference(mean=estimate.mean, low=estimate.mean - half, high=estimate.mean + half, count=estimate.count)
+
+
 def _scipy_stats() -> ModuleType:
     """Import scipy.stats late, because `import gomhc` must not need it."""
     try:

@@ -7,10 +7,20 @@ import torch
 from random_logits import random_logits
 from variants import ALL, EXACT, REGISTERED, each
 
-from gomhc import Identity, Kronecker, Orthostochastic, Permutations
+from gomhc import (
+    BoundedOffDiagonal,
+    Identity,
+    Kronecker,
+    Orthogonal,
+    Orthostochastic,
+    Permutations,
+    RowStochastic,
+    SpectralSphere,
+)
 from gomhc.birkhoff import SAMPLERS
 from gomhc.birkhoff.samplers import haar_orthogonal, permutation_pair, sinkhorn_uniform
 
+OTHERS = [cls(num_streams=4) for cls in (BoundedOffDiagonal, Orthogonal, RowStochastic, SpectralSphere)]
 COVERING = [parametrization for parametrization in ALL if parametrization.covers_polytope]
 
 
@@ -26,7 +36,7 @@ def test_permutations_of_six_streams_fit_any_matrix(sampler, generator):
     assert Permutations(num_streams=6).fit(SAMPLERS[sampler](6, 5, generator)).distance.max() < 1e-5
 
 
-@each(EXACT)
+@each([*EXACT, *OTHERS])
 def test_what_it_expresses_it_finds_again(parametrization):
     target = parametrization(random_logits(parametrization, 10))
     found = parametrization.fit(target)
@@ -72,7 +82,7 @@ def test_half_of_two_permutations_needs_an_even_expressivity():
 def test_permutations_are_fitted_closely_wherever_a_method_can(parametrization, generator):
     identity = torch.eye(4, dtype=torch.float64)
     assert parametrization.fit(identity).distance < 1e-5
-    if not isinstance(parametrization, Kronecker):
+    if not isinstance(parametrization, Kronecker | Orthogonal | BoundedOffDiagonal):  # a 4-cycle is a reflection
         assert parametrization.fit(identity.roll(1, dims=0)).distance < 1e-5
 
 
@@ -119,3 +129,13 @@ def test_fit_refuses_what_is_not_doubly_stochastic():
         parametrization.fit(torch.full((3, 3), torch.nan))
     with pytest.raises(ValueError, match="floating point"):
         parametrization.fit(torch.eye(3, dtype=torch.int64))
+
+
+def test_fit_asks_for_the_sums_and_signs_that_are_promised():
+    rows = torch.tensor([[0.5, 0.5], [1.0, 0.0]])
+    assert RowStochastic(num_streams=2).fit(rows).distance < 1e-5
+    with pytest.raises(ValueError, match=r"that is nonnegative, unit rows, got row or column sums off by 0\.5"):
+        RowStochastic(num_streams=2).fit(rows.mT)
+    with pytest.raises(ValueError, match="that is unit sums, got"):
+        SpectralSphere(num_streams=2).fit(rows)
+    assert Orthogonal(num_streams=2).fit(2 * torch.eye(2)).distance == pytest.approx(2**0.5)

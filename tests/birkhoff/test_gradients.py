@@ -73,18 +73,19 @@ def test_gradient_is_the_papers_formula(expressivity, scale):
     torch.testing.assert_close(gradient, (g_a - g_a.T)[row, column], rtol=1e-9, atol=1e-12)
 
 
-def jacobian_in_polytope(parametrization, logits):
-    """Of the part of the matrix that can change while its sums stay one: (d², p)."""
-    d = parametrization.num_streams
-    centre = torch.eye(d, dtype=torch.float64) - 1 / d
+def jacobian_of(parametrization, logits):
+    """Of the matrix, or of the part that can change while its sums stay one, if they are to be: (d², p)."""
+    d, promise = parametrization.num_streams, parametrization.promise
+    identity = torch.eye(d, dtype=torch.float64)
+    centre = identity - 1 / d if promise.unit_rows and promise.unit_columns else identity
     return torch.func.jacrev(lambda z: centre @ parametrization(z) @ centre)(logits).flatten(0, 1)
 
 
 @each([p for p in REGISTERED + OTHER_SIZES + OPTIONS if p.num_streams > 1 and p.num_logits > 0])
 def test_jacobian_does_not_vanish_where_learning_starts(parametrization):
     logits = parametrization.initial_logits(torch.Generator().manual_seed(0)).double()
-    here = torch.linalg.svdvals(jacobian_in_polytope(parametrization, logits))
-    elsewhere = torch.linalg.svdvals(jacobian_in_polytope(parametrization, random_logits(parametrization)))
+    here = torch.linalg.svdvals(jacobian_of(parametrization, logits))
+    elsewhere = torch.linalg.svdvals(jacobian_of(parametrization, random_logits(parametrization)))
     assert (here > 1e-4).sum() >= (elsewhere > 1e-4).sum()  # it can move in as many directions as anywhere
     assert here[0] > 0.03
 

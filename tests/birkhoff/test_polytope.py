@@ -91,6 +91,12 @@ def test_a_kronecker_product_promises_what_its_factors_have_in_common():
     assert promise(gomhc.Unconstrained, gomhc.Circulant).norm == math.inf
 
 
+def test_an_average_of_rotations_is_a_contraction():
+    average = gomhc.Average(num_streams=3, term="orthogonal")
+    assert average.promise == Promise(norm=1)
+    assert_as_promised(average, average(random_logits(average, 50)))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [0.0, 3.7])
 @pytest.mark.parametrize("num_streams", range(2, 9))

@@ -58,7 +58,7 @@ class TestText:
 
     def test_every_key_and_every_name_is_known(self):
         for name in (*gomhc.PARAMETRIZATIONS, *named_settings()):
-            assert as_mixing(name, 2).num_streams == 2
+            assert as_mixing(name).num_streams == 4
 
     @pytest.mark.unchecked
     @pytest.mark.parametrize(

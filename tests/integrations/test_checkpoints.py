@@ -61,8 +61,9 @@ def test_transformers_without_gomhc_refuses_the_checkpoint_by_every_class(tmp_pa
 def test_concrete_classes_refuse_a_model_with_streams(family, tmp_path):
     original = type(decoder(family))
     gomhc.upcycle(decoder(family)).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"gomhc has changed this model: load it by gomhc\.from_pretrained"):
-        original.from_pretrained(tmp_path)
+    for options in ({}, {"config": transformers.AutoConfig.from_pretrained(tmp_path)}):
+        with pytest.raises(ValueError, match=r"gomhc has changed this model: load it by gomhc\.from_pretrained"):
+            original.from_pretrained(tmp_path, **options)
 
 
 def test_concrete_classes_refuse_a_swapped_model(tmp_path):
@@ -188,6 +189,14 @@ def test_a_type_that_was_registered_is_loaded(monkeypatch, tmp_path):
     assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
 
 
+def test_a_class_that_would_be_taken_for_another_is_refused():
+    own = type("LlamaForCausalLM", (transformers.LlamaForCausalLM,), {"__module__": __name__})
+    model = own(decoder().config)
+    with pytest.raises(ValueError, match=r"another class under the name LlamaForCausalLM.*a name of its own"):
+        gomhc.upcycle(model)
+    assert type(model) is own
+
+
 # The class and its instances
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -293,3 +302,34 @@ def test_peft_finds_the_model_of_an_adapter(task, tmp_path):
             load(tmp_path / "adapter")
     loaded = load(tmp_path / "adapter", **({} if task else {"import_allowlist": ["gomhc"]})).eval()
     assert torch.equal(loaded(input_ids=tokens()).logits, model(input_ids=tokens()).logits)
+
+
+@torch.no_grad()
+def test_an_adapter_of_a_model_that_was_not_saved_does_not_lead_to_the_plain_model(tmp_path):
+    peft = pytest.importorskip("peft", reason="needs peft")
+    decoder().save_pretrained(tmp_path / "plain")
+    base = gomhc.upcycle(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "plain"))
+    options = peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["coefficients"], task_type="CAUSAL_LM")
+    with pytest.warns(UserWarning, match="Could not find a config file"):
+        peft.get_peft_model(base, options).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(Exception, match="changed by gomhc, and not saved since"):
+        peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter")
+
+
+# Pipelines
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_generates_from_the_folder(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {word: number for number, word in enumerate(["[PAD]", "[BOS]", "[EOS]", *map(str, range(3, 61))])}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[EOS]"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", eos_token="[EOS]")
+    model = with_streams()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+    generate = transformers.pipeline("text-generation", model=str(tmp_path), return_full_text=False)
+    expected = model.generate(torch.tensor([[7, 8, 9]]), **options)[0, 3:]
+    assert generate("7 8 9", **options)[0]["generated_text"] == tokenizer.decode(expected)

@@ -37,13 +37,14 @@ def test_weight_is_doubly_stochastic_and_learns(parametrization, generator):
     if parametrization.promise == Promise.EXACT:
         assert marginal_error(layer.weight) < 1e-5
     if parametrization.num_logits > 0:
-        assert losses[-1] < 0.5 * losses[0]
+        comes_near = parametrization.promise.unit_rows or parametrization.promise == Promise.NOTHING
+        assert losses[-1] < (0.5 if comes_near else 0.95) * losses[0]
 
 
 @each([parametrization for parametrization in REGISTERED if parametrization.promise != Promise.NOTHING])
 def test_it_starts_near_the_identity(parametrization, generator):
     leak = 1 - linear(parametrization, generator).weight.diagonal().mean().item()
-    assert leak == pytest.approx(0 if parametrization.num_logits == 0 else 0.1, abs=2e-3)
+    assert leak == pytest.approx(0 if parametrization.starts_at_identity else 0.1, abs=2e-3)
 
 
 def test_without_constraint_the_weight_is_kept():

@@ -13,6 +13,7 @@ import torch
 
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.kernels import ops
+from gomhc.kernels.forms import single
 from gomhc.kernels.row_product import row_product
 
 BACKENDS = [name for name in ("native", "batched", "plain") if name in kernels.available()]
@@ -129,29 +130,33 @@ def test_a_token_does_not_depend_on_the_batch_in_the_layer(d, c, s, backend, dty
 
 
 @pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(("d", "c", "s"), [(1, 1, 1), (3, 21, 1), (3, 37, 2), (2, 9, 3), (7, 129, 1), (5, 999, 1)])
-def test_odd_widths_make_no_difference_in_c(d, c, s):
+def test_odd_widths_make_no_difference_in_c(d, c, s, dtype):
     """In torch they do: no BLAS promises anything."""
-    connection, tokens = layer(d, c, s)
+    connection, tokens = layer(d, c, s, dtype)
     assert_invariant(output_and_gradient(connection), tokens)
 
 
 @pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
 @pytest.mark.parametrize("c", [1, 2, 5, 7, 8, 9, 15, 16, 17, 23, 33, 40, 47, 48, 49, 1023, 1025, 7007])
 def test_products_in_c_depend_on_their_own_token_alone(c):
+    """The products with W, inside of read and its gradient, for one stream."""
     generator = torch.Generator().manual_seed(c)
     for k in (2, 3, 4, 7, 19, 20, 35):
-        weight = torch.randn(k, c, generator=generator)
+        weight, scale, bias = (torch.randn(shape, generator=generator) for shape in ((k, c), (k,), (k,)))
 
-        def products(x, y, weight=weight):
-            projected, back = torch.empty(y.shape), x.clone()
-            ops._product({"x": x, "weight": weight}, {"y": projected}, back=0)
-            ops._product({"y": y, "weight": weight}, {"x": back}, back=1)
-            torch.testing.assert_close(projected, x @ weight.T, rtol=1e-4, atol=1e-4 * x.abs().max().item() * c**0.5)
-            return projected, back
+        def products(x, grad_input, grad_logits, parameters=(weight, scale, bias), k=k):
+            _, _, _, projection, inverse_rms = ops.read(x[:, None], *parameters, 0.0, 1e-6)
+            torch.testing.assert_close(
+                projection, x @ parameters[0].T, rtol=1e-4, atol=1e-4 * x.abs().max().item() * c**0.5
+            )
+            grads = grad_input, grad_logits[:, :1], grad_logits[:, 2:k]
+            saved = (x[:, None], *parameters, projection, inverse_rms)
+            return projection, ops.read_backward(*grads, *saved, 0.0)[0]
 
-        tokens = torch.randn(11, c, generator=generator), torch.randn(11, k, generator=generator)
-        assert_invariant(products, tokens, sizes=[1, 2, 7, 8, 9, 65, 130], scales=[1.0, 1e3], spread=(1, 1))
+        tokens = [torch.randn(11, size, generator=generator) for size in (c, c, k)]
+        assert_invariant(products, tokens, sizes=[1, 2, 7, 8, 9, 65, 130], scales=[1.0, 1e3], spread=(1, 1, 1))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -162,6 +167,15 @@ def test_a_token_does_not_depend_on_the_batch_where_coefficients_are_static(d, c
     tokens = torch.randn(12, d, c), torch.randn(12, d, c)
     with kernels.use(backend):
         assert_invariant(output_and_gradient(connection), tokens)
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize(("d", "c", "dtype"), [(3, 21, torch.float32), (4, 64, torch.bfloat16), (17, 5, torch.float16)])
+def test_static_coefficients_and_odd_widths_make_no_difference_in_c(d, c, dtype):
+    torch.manual_seed(0)
+    connection = HyperConnection(torch.tanh, c, Orthostochastic(num_streams=d, expressivity=1), dynamic=False)
+    tokens = torch.randn(12, d, c).to(dtype), torch.randn(12, d, c).to(dtype)
+    assert_invariant(output_and_gradient(connection), tokens)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -239,10 +253,10 @@ def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(triton_kern
 
     def function(streams, cotangent):
         y, write, logits, projection, inverse_rms = ops.read_triton(streams, weight, scale, bias, 0.0, epsilon)
-        mix = ops.orthostochastic_triton(logits, d, s)
+        mix = ops.mixing_triton(logits, single("go", d, s))
         out = ops.write_triton(streams, mix, write, y)
         grad_x, grad_mix, grad_write, grad_y = ops.write_backward_triton(cotangent, streams, mix, write, y)
-        grad_logits = ops.orthostochastic_backward_triton(logits, grad_mix, d, s)
+        grad_logits = ops.mixing_backward_triton(logits, grad_mix, single("go", d, s))
         grads = (grad_y, grad_write, grad_logits)
         saved = (streams, weight, scale, bias, projection, inverse_rms)
         return out, grad_x, ops.read_backward_triton(*grads, *saved, 0.0)[0]

@@ -16,14 +16,15 @@ import torch
 
 import gomhc
 from gomhc import HyperConnection, Orthostochastic, kernels
+from gomhc.kernels import forms, ops
 from gomhc.kernels import library as boundary
-from gomhc.kernels import ops
+from gomhc.kernels.forms import single
 from gomhc.kernels.stamp import has_stamp, stamp
 
 pytestmark = pytest.mark.skipif(boundary.library() is None, reason="the library is not built: no C++ compiler")
 
 KERNELS = Path(gomhc.__file__).parent / "kernels"
-OPERATORS = ("orthostochastic", "read", "write")
+OPERATORS = ("read", "read_shared", "write")
 
 
 def run(code, *flags):
@@ -59,13 +60,16 @@ def test_every_tensor_whose_address_is_passed_is_owned_by_the_call(monkeypatch):
     monkeypatch.setattr(boundary, "library", lambda: watched)
     n, d, c, k = 6, 3, 8, 9
     logits = transposed(n, 3).requires_grad_()
-    torch.autograd.grad(ops.orthostochastic(logits, d, 1), logits, transposed(n, d, d))
+    torch.autograd.grad(ops.mixing(logits, single("go", d, 1)), logits, transposed(n, d, d))
     inputs = [transposed(*shape).requires_grad_() for shape in ((n, d, c), (k, d * c), (k,), (k,))]
     outputs = ops.read(*inputs, 0.0, 1e-6)[:3]
     torch.autograd.grad(outputs, inputs, [transposed(*output.shape) for output in outputs])
     inputs = [inputs[0], *(transposed(*shape).requires_grad_() for shape in ((n, d, d), (n, d), (n, c)))]
     torch.autograd.grad(ops.write(*inputs), inputs, transposed(n, d, c))
-    names = ["map", "map", "product", "read", "read", "product", "write", "write"]
+    inputs = [inputs[0], *(transposed(*shape).requires_grad_() for shape in ((d, d), (d,), (n, c)))]
+    torch.autograd.grad(ops.write(*inputs), inputs, transposed(n, d, c))
+    torch.autograd.grad(ops.read_shared(inputs[0], inputs[2]), (inputs[0], inputs[2]), transposed(n, c))
+    names = ["map", "map", "read", "read", "write", "write", "write", "write", "sum", "sum"]
     assert watched.calls == [(f"gomhc_{name}", []) for name in names]
 
 
@@ -119,14 +123,17 @@ def test_threads_do_not_disturb_each_other():
 
 N, D, C, P = 5, 3, 8, 4
 RIGHT = {
-    "orthostochastic": ((N, 15), D, 2),
+    "mixing": ((N, 15), single("go", D, 2)),
     "read": ((N, D, C), (2 * D + P, D * C), (2 * D + P,), (2 * D + P,), 0.0, 1e-6),
+    "connect": ((N, D, C), (2 * D + 15, D * C), (3,), (2 * D + 15,), 0.0, 1e-6, single("go", D, 2)),
+    "read_shared": ((N, D, C), (D,)),
     "write": ((N, D, C), (N, D, D), (N, D), (N, C)),
-    "orthostochastic_backward": ((N, 15), (N, D, D), D, 2),
+    "mixing_backward": ((N, 15), (N, D, D), single("go", D, 2)),
     "read_backward": (
         *((N, C), (N, D), (N, P), (N, D, C), (2 * D + P, D * C), (2 * D + P,), (2 * D + P,), (N, 2 * D + P), (N,)),
         0.0,
     ),
+    "read_shared_backward": ((N, C), (N, D, C), (D,)),
     "write_backward": ((N, D, C), (N, D, C), (N, D, D), (N, D), (N, C)),
 }
 """Shapes of tensors, and numbers, that each operator takes."""
@@ -150,10 +157,13 @@ WRONG = [
     for place, shape in enumerate(given)
     if isinstance(shape, tuple)
     for wrong in wrong_shapes(shape)
-    if not (name == "orthostochastic" and wrong[-1:] == (15,))  # any batch will do,
-    and not (name == "read" and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3)  # of one dimension
+    if not (name == "mixing" and wrong[-1:] == (15,))  # any batch will do,
+    and not (name == "read_shared" and place == 0 and len(wrong) == 3 and wrong[1] == D)  # of any width
+    and not (
+        name in ("read", "connect") and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3
+    )  # of one dimension
 ]
-STATIC = [("read", (D, C)), ("write", (D, D)), ("write", (D,))]
+STATIC = [("read", (D, C)), ("read_shared", (D, C)), ("write", (D, D)), ("write", (D,))]
 """`gomhc.kernels` takes these: one token, or coefficients that all tokens share."""
 
 
@@ -165,10 +175,9 @@ def test_operators_take_what_is_right(name):
 @pytest.mark.parametrize("name", RIGHT)
 def test_operators_leave_their_inputs_as_they_are(name):
     cases = [RIGHT[name]]
-    if "orthostochastic" in name:  # one stream has no logits, and an empty tensor no address
-        cases.append(
-            tuple((N, 0) if value == (N, 15) else (N, 1, 1) if value == (N, D, D) else 1 for value in RIGHT[name])
-        )
+    if "mixing" in name:  # one stream has no logits, and an empty tensor no address
+        single_stream = {(N, 15): (N, 0), (N, D, D): (N, 1, 1)}
+        cases.append(tuple(single_stream.get(value, single("go", 1, 1)) for value in RIGHT[name]))
     for case in cases:
         given = arguments(case)
         copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
@@ -201,15 +210,54 @@ def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
             continue
         given = arguments(RIGHT[name])
         given[place] = given[place].to(dtype)
-        with pytest.raises(ValueError, match="must be float32 on the CPU"):
+        if dtype == torch.bfloat16 and place == 0 and name in ("read", "connect", "read_shared"):
+            continue  # streams, and nothing else of their dtype
+        with pytest.raises(ValueError, match=r"must be (float32|of the dtype of the streams) on the CPU"):
             getattr(ops, name)(*given)
 
 
-@pytest.mark.parametrize(("d", "s"), [(0, 1), (3, 0), (-3, -2), (65, 1), (33, 2)])
-def test_sizes_that_the_compiled_map_cannot_take_are_a_value_error(d, s):
-    n = d * s
-    with pytest.raises(ValueError, match="num_streams"):
-        ops.orthostochastic(torch.randn(N, n * (n - 1) // 2 if n > 0 else 0), d, s)
+@pytest.mark.parametrize("wrong", [*wrong_shapes((15,)), (N, 14), (N, 16), ()])
+def test_a_wrong_number_of_logits_is_a_value_error(wrong):
+    with pytest.raises(ValueError, match="logits must be"):
+        kernels.orthostochastic(torch.randn(wrong), D, 2)
+
+
+WRONG_FORMS = [
+    *("", " ", "go", "go:3:2", "go:3:2:0:0", "gone:3:2:0", "go:3:two:0", "go:3:2:zero", "go:3.0:2:0", "go:3:2:0 "),
+    *("go:0:1:0", "go:3:0:0", "go:-3:-2:0", "go:65:1:0", "go:64:4:0", "go-square:33:6:0", "go-unitary:2:97:0"),
+    *("go:4294967299:2:0", "go:3:4294967298:0", "go:99999999999999999999:2:0"),
+    *("sinkhorn:0:20:0", "sinkhorn:4:0:0", "sinkhorn:4:1001:0", "sinkhorn-v4:65:20:0", "sinkhorn-linear:-4:20:0"),
+    *("permutations:9:1:0", "permutations:0:1:0", "transportation:65:1:0", "transportation:0:1:0"),
+    *("go:3:2:0 go:3:2:0", "kronecker:6:2:0", "kronecker:6:2:0 go:3:2:0", "kronecker:6:2:0 go:3:2:0 go:3:2:0"),
+    *("kronecker:6:1:0 go:3:2:0 go:2:2:0", "kronecker:6:-1:0", "kronecker:0:0:0", "kronecker:2:0:0"),
+    *("kronecker:128:2:0 go:64:1:0 go:2:1:0", "kronecker:6:2:0 go:3:2:0 kronecker:2:1:0"),
+    *("average:3:0:0", "average:3:2:0 go:3:2:0", "average:3:2:0 go:3:2:0 go:2:2:0", "average:65:1:0 go:65:1:0"),
+    " ".join(["average:3:64:0", *["go:3:1:0"] * 64]),
+    " ".join([*["average:3:1:0"] * 64, "go:3:1:0"]),
+    " ".join([*["average:3:1:0"] * 5000, "go:3:1:0"]),
+]
+
+
+@pytest.mark.parametrize("form", WRONG_FORMS, ids=lambda form: form[:60])
+def test_a_form_that_c_cannot_take_is_a_value_error(form):
+    """Whatever the tensors are: it is refused before C++ sees any."""
+    for num_logits in (0, 3, 15, 30):
+        with pytest.raises(ValueError, match="the compiled map takes"):
+            ops.mixing(torch.randn(N, num_logits), form)
+        with pytest.raises(ValueError, match="the compiled map takes"):
+            ops.mixing_backward(torch.randn(N, num_logits), torch.randn(N, D, D), form)
+
+
+@pytest.mark.parametrize("form", [form for form in forms.NUM_LOGITS if form != "go"])
+def test_a_wrong_shape_is_a_value_error_for_every_map(form):
+    text, p = single(form, D, 2), forms.NUM_LOGITS[form](D, 2)
+    ops.mixing(torch.randn(N, p), text)
+    for wrong in ((N, p + 1), (N, p - 1), (N, p, 2), (p + 1,)):
+        with pytest.raises(ValueError, match="logits must be"):
+            ops.mixing(torch.randn(wrong), text)
+    for wrong in ((N, D, D + 1), (N, D), (N + 1, D, D), (N - 1, D, D)):
+        with pytest.raises(ValueError, match="matrix must be"):
+            ops.mixing_backward(torch.randn(N, p), torch.randn(wrong), text)
 
 
 def test_more_streams_than_fit_are_left_to_torch():
@@ -251,7 +299,7 @@ from gomhc.kernels import ops
 assert False, "this is run with -O"
 wrong = 0
 for call in (
-    lambda: ops.orthostochastic(torch.randn(5, 14), 3, 2),
+    lambda: ops.mixing(torch.randn(5, 14), "go:3:2:0"),
     lambda: gomhc.kernels.orthostochastic(torch.randn(5, 14), 3, 2),
     lambda: ops.write(torch.randn(5, 3, 8), torch.randn(5, 3, 2), torch.randn(5, 3), torch.randn(5, 8)),
     lambda: ops.write(torch.randn(5, 3, 8), torch.randn(5, 3, 3).double(), torch.randn(5, 3), torch.randn(5, 8)),
@@ -271,8 +319,8 @@ def test_a_negated_view_is_negated():
     logits = torch.randn(5, 3, 2)
     negated = torch.view_as_complex(logits).conj().imag
     assert negated.is_neg()
-    expected = ops.orthostochastic((-logits[..., 1]).contiguous(), 3, 1)
-    assert torch.equal(ops.orthostochastic(negated, 3, 1), expected)
+    expected = ops.mixing((-logits[..., 1]).contiguous(), single("go", 3, 1))
+    assert torch.equal(ops.mixing(negated, single("go", 3, 1)), expected)
 
 
 # The library itself
@@ -397,21 +445,25 @@ def test_structures_are_those_of_the_header():
     """Names, order and types, as tasks.h declares them."""
     header = re.sub(r"//.*", "", (KERNELS / "native" / "tasks.h").read_text())
     kinds = {"int64_t": ctypes.c_int64, "int": ctypes.c_int, "float": ctypes.c_float}
-    for task in boundary.TASKS.values():
+    for task in (forms.Part, *boundary.TASKS.values()):
         body = re.search(rf"struct {task.__name__} {{(.*?)}};", header, re.DOTALL).group(1)
         fields = []
         for declaration in body.split(";"):
             words = declaration.replace("const ", "").split(maxsplit=1)
             for name in words[1].split(",") if words else ():
                 pointer = "*" in name
-                fields.append((name.strip(" *"), ctypes.c_void_p if pointer else kinds[words[0]]))
-        assert fields == task._fields_
+                address = ctypes.POINTER(forms.Part) if words[0] == "Part" else ctypes.c_void_p
+                fields.append((name.strip(" *"), address if pointer else kinds[words[0]]))
+        assert fields == list(task._fields_)
 
 
 def test_constants_are_those_of_the_header():
     header = (KERNELS / "native" / "tasks.h").read_text()
     constants = dict(re.findall(r"([A-Z_]+) = ([^,;]+)[,;]", header))
-    assert int(constants["LARGEST"]) == boundary.LARGEST
+    for name in ("LARGEST", "LARGEST_ROTATION", "MOST_PARTS"):
+        assert int(constants[name]) == getattr(forms, name)
+    kinds = re.search(r"enum Kind {(.*?)}", header, re.DOTALL).group(1)
+    assert [kind.strip().lower().replace("_", "-") for kind in kinds.split(",")] == list(forms.KINDS)
     assert constants["SATURATION"] == "1 << 16"
     assert kernels.plain_map.SATURATION == 2.0**16
 

@@ -20,78 +20,8 @@ from gomhc.lab.results.record import Record
 
 ROOT = Path(__file__).parents[2]
 
-MIXING = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-
-import gomhc
-
-
-@gomhc.register
-@dataclass(frozen=True, kw_only=True)
-class Lazy(gomhc.Parametrization):
-    \"\"\"B = w I + (1 - w) J / d with w = sigmoid(z): each stream keeps a share, and all share the rest.\"\"\"
-
-    key: ClassVar[str] = "lazy"
-    names: ClassVar = {"lazy-walk": {"initial_leak": 0.2}}
-
-    @property
-    def num_logits(self):
-        return 1
-
-    def matrix(self, logits):
-        d = self.num_streams
-        kept = logits.sigmoid()[..., None]
-        identity = torch.eye(d, dtype=logits.dtype, device=logits.device)
-        return kept * identity + (1 - kept) / d
-"""
-
-EXPERIMENT = """
-from dataclasses import dataclass
-
-import gomhc
-from gomhc.birkhoff.registry import as_mixing
-from gomhc.lab.exhibits.exhibit import Plot
-from gomhc.lab.exhibits.style import line, new_figure
-from gomhc.lab.experiments.experiment import Experiment, Run
-from gomhc.lab.results.claim import Claim, Finding, Rule
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceRun(Run):
-    method: str
-
-    def execute(self):
-        mixing = as_mixing(self.method)
-        return {"traces": [float(mixing(mixing.initial_logits()).trace()) for _ in range(3)]}
-
-
-class Traces(Experiment):
-    name = "traces"
-    title = "Traces at the start"
-    paper = "The paper does not say how large the trace of a mixing matrix is at the start."
-    claims = (Claim("trace-large", "beyond the paper", "none", "Traces are large.", "Smallest.", Rule(at_least=3)),)
-
-    def runs(self, scale):
-        return [TraceRun(method=method) for method in ("go", "lazy", "lazy-walk")]
-
-    def findings(self, records):
-        smallest = min(min(record.metrics["traces"]) for record in records)
-        return {"trace-large": Finding(smallest, f"{smallest:.2f}")}
-
-    def exhibits(self, records):
-        return [Plot(draw=lambda: self._draw(records), caption="Traces of three draws.")]
-
-    def _draw(self, records):
-        figure = new_figure()
-        axes = figure.subplots()
-        for record in records:
-            axes.plot(record.metrics["traces"], **line(record.configuration["method"]))
-        axes.legend()
-        return figure
-"""
+MIXING = (ROOT / "examples" / "own_mixing.py").read_text(encoding="utf-8")
+EXPERIMENT = (ROOT / "examples" / "own_experiment.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

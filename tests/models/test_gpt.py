@@ -29,6 +29,19 @@ def size(mixing):
         return sum(parameter.numel() for parameter in GPT(GPTConfig(**PAPER, mixing=mixing)).parameters())
 
 
+def test_same_seed_gives_every_mixing_and_the_plain_network_the_same_weights():
+    plain = tiny().state_dict()
+    for mixing in REGISTERED:
+        streams = tiny(mixing=mixing).state_dict()
+        assert all(torch.equal(streams[name], weight) for name, weight in plain.items()), mixing
+
+
+def test_wider_hidden_layer_has_the_counted_parameters():
+    wide = tiny(hidden_channels=37)
+    assert wide.blocks[0].feed_forward.branch.up.out_features == 37
+    assert wide.config.num_parameters == sum(parameter.numel() for parameter in wide.parameters())
+
+
 def test_plain_model_has_the_papers_size():
     assert size(None) == 30_142_848  # printed as 30.14 M
 

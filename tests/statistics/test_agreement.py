@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 import gomhc
-from gomhc.statistics import cross_icc3, icc3, mean_and_error, paired_bootstrap, spearman
+from gomhc.statistics import cross_icc3, icc3, mean_and_error, paired_bootstrap, paired_t, spearman
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -96,6 +96,29 @@ def test_bootstrap_interval_is_that_of_resampled_means(missing):
     assert (found.low, found.high) == pytest.approx(tuple(percentile_interval(differences, 2000, seed=7)))
     assert found.mean == pytest.approx(differences.mean())
     assert found.count == len(differences)
+
+
+def test_t_interval_is_that_of_the_paired_t_test():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 6))
+    a[2] = np.nan
+    found = paired_t(a, b, confidence=0.9)
+    kept = ~np.isnan(a)
+    oracle = scipy.stats.ttest_rel(a[kept], b[kept]).confidence_interval(0.9)
+    assert (found.low, found.high) == pytest.approx((oracle.low, oracle.high))
+    assert found.count == 5
+
+
+def test_t_interval_of_five_pairs_holds_the_truth_as_often_as_it_says_and_the_bootstrap_less():
+    rng = np.random.default_rng(0)
+    trials = 400
+    hits = np.zeros(2)
+    for seed in range(trials):
+        a = rng.normal(0.5, 1, 5)
+        found = paired_t(a, np.zeros(5)), paired_bootstrap(a, np.zeros(5), num_resamples=200, seed=seed)
+        hits += [one.low <= 0.5 <= one.high for one in found]
+    assert 0.90 < hits[0] / trials < 0.99  # 95 % within four standard errors
+    assert hits[1] < hits[0] - 20
 
 
 def test_bootstrap_interval_holds_the_truth_about_as_often_as_it_says():

@@ -31,9 +31,12 @@ class OtherLibrary(ctypes.CDLL):
         return partial(self._run, function)
 
     def _run(self, function, task, threads):
-        sizes = {tensor.data_ptr(): 4 * tensor.numel() for tensor in task.tensors}
+        sizes = {tensor.data_ptr(): tensor.nbytes for tensor in task.tensors}
         addresses = [getattr(task, name) for name in task.shapes]
         buffers = [ctypes.string_at(address, sizes[address]) if address else b"" for address in addresses]
+        if hasattr(task, "parts"):  # their pointer is behind those of the tensors
+            addresses.append(ctypes.addressof(task.parts.contents))
+            buffers.append(bytes(task.form))
         header = struct.pack("24siii", function.encode(), threads, len(buffers), ctypes.sizeof(task))
         message = [header, bytes(task), *(part for data in buffers for part in (struct.pack("q", len(data)), data))]
         with self.one_at_a_time:

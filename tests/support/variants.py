@@ -46,7 +46,6 @@ OPTIONS: list[Parametrization] = [
     Kronecker(num_streams=4, factors=(RowStochastic(num_streams=2), Orthogonal(num_streams=2))),
     Orthogonal(num_streams=4, rotation="quaternions"),
     BoundedOffDiagonal(num_streams=3, bound=0.1),
-    Average(num_streams=3, term=Orthogonal(num_streams=3)),
     Average(num_streams=4, num_terms=3, term=Kronecker(num_streams=4)),
     Average(num_streams=3, num_terms=2, term=Average(num_streams=3)),
 ]

@@ -3,54 +3,76 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#include "pages.h"
 #include "pool.h"
 #include "tasks.h"
 
 namespace {
 
+// (d, d + 1) -> (d, d) and (d)
+void take_apart(const float *gradient, int d, float *grad_mix, float *grad_weights) {
+    for (int row = 0; row < d; row++, gradient += d + 1) {
+        std::copy_n(gradient, d, grad_mix + row * d);
+        grad_weights[row] = gradient[d];
+    }
+}
+
 namespace baseline {  // SSE2 on x86-64, NEON on arm64
 #define GOMHC_VECTOR_BYTES 16
 #include "lanes.h"
-#include "streams.h"
+#include "map.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace baseline
 
 // GCC and clang have different pragmas that allow instructions to the functions that follow. One file holds all of them:
 // in several, the linker could choose an AVX-512 copy of a function of the standard library for machines without it.
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)  // which asks for that one alone
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 namespace avx2 {
 #define GOMHC_VECTOR_BYTES 32
 #include "lanes.h"
-#include "streams.h"
+#include "map.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx2
 #ifdef __clang__
 #pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC pop_options
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma")
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
 namespace avx512 {
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
-#include "streams.h"
+#include "map.h"
+#include "elements.h"
 #include "product.h"
+#include "streams.h"
 #undef GOMHC_VECTOR_BYTES
 }  // namespace avx512
 #ifdef __clang__
@@ -64,34 +86,81 @@ struct InstructionSet {
     const char *name;
     int block;  // matrices in a block of the map
     void (*map)(const Map &, int64_t first, int64_t last);
-    void (*read)(const Read &, int64_t first, int64_t last);
-    void (*write)(const Write &, int64_t first, int64_t last);
-    void (*product)(const Product &, int64_t first, int64_t last);
+    void (*read)(const Read &, int64_t first, int64_t last, float *sums);
+    void (*weight_gradient)(const Read &, int64_t first, int64_t last);
+    void (*sum)(const Sum &, int64_t first, int64_t last, float *sums);
+    void (*write)(const Write &, int64_t first, int64_t last, float *sums);
 };
 
-InstructionSet best() {
 #ifdef __x86_64__
+bool has_f16c() {  // clang 14 does not know its name
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+InstructionSet best() {
+#if defined(__x86_64__) && !defined(GOMHC_BASELINE)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::write, avx512::product};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::write, avx2::product};
+        return {"avx512", avx512::BLOCK, avx512::map, avx512::read, avx512::weight_gradient, avx512::sum, avx512::write};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
+        return {"avx2", avx2::BLOCK, avx2::map, avx2::read, avx2::weight_gradient, avx2::sum, avx2::write};
 #endif
 #ifdef __aarch64__
     const char *const name = "neon";
 #else
     const char *const name = "baseline";
 #endif
-    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::write, baseline::product};
+    return {name, baseline::BLOCK, baseline::map, baseline::read, baseline::weight_gradient, baseline::sum, baseline::write};
 }
 
 const InstructionSet chosen = best();
 
 // Pieces of `size` of `count` things, on several threads. Which piece a thing is in does not depend on their number.
-template <typename Task>
-void in_pieces(void (*work)(const Task &, int64_t, int64_t), const Task &task, int64_t count, int64_t size, int threads) {
+template <typename Work> void in_pieces(int64_t count, int64_t size, int threads, const Work &work) {
     parallel(threads, (count + size - 1) / size,
-             [&](int64_t piece) { work(task, piece * size, std::min(count, (piece + 1) * size)); });
+             [&](int64_t piece) { work(piece * size, std::min(count, (piece + 1) * size)); });
+}
+
+// Bytes of one stream of all tokens.
+template <typename Task> int64_t stream_bytes(const Task &task) {
+    return task.tokens * task.c * (task.element == FLOAT32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+// One piece of the tokens.
+void connect(const Connect &task, int64_t first, int64_t last) {
+    const int d = task.d, k = task.k, p = k - 2 * d;
+    const int64_t tokens = last - first, row = stream_bytes(task) / task.tokens;
+    std::vector<float> scratch(tokens * (k + p + 1) + k);
+    float *const projection = scratch.data(), *const logits = projection + tokens * k, *const rms = logits + tokens * p;
+    float *const scale = rms + tokens;
+    for (int i = 0; i < k; i++) scale[i] = task.scale[i < d ? 0 : i < 2 * d ? 1 : 2];
+    Read read{};
+    read.x = static_cast<const char *>(task.x) + first * d * row, read.input = static_cast<char *>(task.input) + first * row;
+    read.weight = task.weight, read.scale = scale, read.bias = task.bias;
+    read.write = task.write + first * d, read.mix = logits, read.projection = projection, read.inverse_rms = rms;
+    read.tokens = tokens, read.c = task.c, read.d = d, read.k = k, read.element = task.element;
+    read.offset = task.offset, read.epsilon = task.epsilon;
+    chosen.read(read, 0, tokens, nullptr);
+    Map map{};
+    map.logits = logits, map.matrix = task.mix + first * d * d, map.parts = task.parts, map.count = tokens;
+    chosen.map(map, 0, (tokens + chosen.block - 1) / chosen.block);
+}
+
+// Works on all tokens, and returns `width` sums over them: over each piece by itself, and then over the pieces in turn.
+template <typename Task>
+std::vector<float> over_tokens(void (*work)(const Task &, int64_t, int64_t, float *), const Task &task, int width, int threads) {
+    const int64_t pieces = (task.tokens + PIECE - 1) / PIECE;
+    std::vector<float> sums(width * pieces), total(width);
+    in_pieces(task.tokens, PIECE, threads,
+              [&](int64_t first, int64_t last) { work(task, first, last, sums.data() + first / PIECE * width); });
+    for (int i = 0; i < width; i++) {
+        double sum = 0;
+        for (int64_t piece = 0; piece < pieces; piece++) sum += sums[piece * width + i];
+        total[i] = float(sum);
+    }
+    return total;
 }
 
 }  // namespace
@@ -114,17 +183,38 @@ const char *gomhc_instruction_set() { return chosen.name; }
 void gomhc_use_openmp(OpenMP function) { openmp = function, openmp_owner = process_id(); }
 
 void gomhc_map(const Map *task, int threads) {
-    const int n = task->d * task->s;
     const int64_t blocks = (task->count + chosen.block - 1) / chosen.block;
-    const int64_t size = std::max(1, 16384 / (n * n * chosen.block));  // blocks of a piece: some microseconds of work
-    in_pieces(chosen.map, *task, blocks, size, threads);
+    const int64_t size = std::max<int64_t>(1, 16384 / (work(task->parts) * chosen.block));  // some microseconds
+    in_pieces(blocks, size, threads, [&](int64_t first, int64_t last) { chosen.map(*task, first, last); });
 }
 
-void gomhc_read(const Read *task, int threads) { in_pieces(chosen.read, *task, task->tokens, 64, threads); }
+void gomhc_read(const Read *task, int threads) {
+    on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));
+    over_tokens(chosen.read, *task, 0, threads);
+    if (task->grad_weight == nullptr) return;
+    in_pieces(task->d * task->c, COLUMNS, threads,
+              [&](int64_t first, int64_t last) { chosen.weight_gradient(*task, first, last); });
+}
 
-void gomhc_write(const Write *task, int threads) { in_pieces(chosen.write, *task, task->tokens, 64, threads); }
+void gomhc_connect(const Connect *task, int threads) {
+    on_large_pages(task->input, stream_bytes(*task));
+    in_pieces(task->tokens, PIECE, threads, [&](int64_t first, int64_t last) { connect(*task, first, last); });
+}
 
-void gomhc_product(const Product *task, int threads) { in_pieces(chosen.product, *task, task->tokens, 64, threads); }
+void gomhc_sum(const Sum *task, int threads) {
+    on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));
+    const auto sums = over_tokens(chosen.sum, *task, task->back ? task->d : 0, threads);
+    std::copy(sums.begin(), sums.end(), task->grad_weights);
+}
+
+void gomhc_write(const Write *task, int threads) {
+    const int d = task->d;
+    on_large_pages(task->back ? task->grad_x : task->out, d * stream_bytes(*task));
+    on_large_pages(task->back ? task->grad_y : nullptr, stream_bytes(*task));
+    const auto sums = over_tokens(chosen.write, *task, task->back && task->matrices == 1 ? d * d + d : 0, threads);
+    if (sums.empty()) return;
+    take_apart(sums.data(), d, task->grad_mix, task->grad_weights);
+}
 
 }  // extern "C"
 #pragma GCC visibility pop

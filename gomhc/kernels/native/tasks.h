@@ -1,6 +1,7 @@
-// What the operations work on. All tensors are float and contiguous; letters as in lanes.h and streams.h.
+// What the operations work on. All tensors are contiguous; letters as in lanes.h and streams.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 // Elimination without pivots loses digits with the logits: as their square where none is zero, and as a higher power where
@@ -11,41 +12,103 @@
 constexpr float FLOAT_LIMIT = 4.5f, FLOAT_LOOSE = 0x1.4p-18f;  // 40 eps
 constexpr float DOUBLE_LIMIT = 128, DOUBLE_LOOSE = 0x1p-26f;   // an eighth of float's eps
 constexpr float SATURATION = 1 << 16;                          // a larger logit counts as this one
-constexpr int LARGEST = 64;                                    // rows of a rotation, and streams
+constexpr int LARGEST = 64;                                    // streams
+constexpr int LARGEST_ROTATION = 192;                          // rows of a rotation
+constexpr int MOST_PARTS = 64;                                 // of a map, in all
+
+// Ways to make matrices, one a header; library.py has their names in this order.
+enum Kind { GO, GO_SQUARE, GO_UNITARY, SINKHORN, SINKHORN_LINEAR, SINKHORN_V4, PERMUTATIONS, TRANSPORTATION, KRONECKER, AVERAGE };
+
+// A way with its sizes. Parts of a composite follow it, each with its own parts behind it.
+struct Part {
+    int kind, d;    // how the matrices are made, and their rows
+    int number, p;  // expressivity, iterations or parts, as the kind has it; logits, those of its parts among them
+    float epsilon;  // added to sums
+};
+
+// The part behind this one and all of its own, and about how many numbers are computed for a matrix.
+inline const Part *after(const Part *part) {
+    const int own = part->kind == KRONECKER || part->kind == AVERAGE ? part->number : 0;
+    part++;
+    for (int i = 0; i < own; i++) part = after(part);
+    return part;
+}
+
+inline int64_t work(const Part *part) {
+    const int64_t d = part->d, number = part->number;
+    switch (part->kind) {
+        case GO: case GO_SQUARE: return d * d * number * number;
+        case GO_UNITARY: return 2 * d * d * number * number;
+        case SINKHORN: case SINKHORN_LINEAR: case SINKHORN_V4: return d * d * (1 + number / 8);
+        case KRONECKER: case AVERAGE: {
+            int64_t sum = d * d;
+            const Part *own = part + 1;
+            for (int i = 0; i < number; i++, own = after(own)) sum += work(own);
+            return sum;
+        }
+        default: return std::max<int64_t>(d * d, part->p);
+    }
+}
 
 // With `back` set, `matrix` holds the gradient at what it holds after forward, and so do others below.
 struct Map {
     const float *logits;  // (count, p)
     float *matrix;        // (count, d, d)
     float *grad_logits;   // (count, p); for backward
+    const Part *parts;    // the first is the whole
     int64_t count;
-    int d, s, back;
+    int back;
 };
 
-// y = x W^T; with `back` set, x += y W.
-struct Product {
-    float *x;             // (tokens, c)
-    const float *weight;  // (k, c)
-    float *y;             // (tokens, k)
-    int64_t tokens, c;
-    int k, back;
-};
+// The type of the streams' numbers. All other tensors are float.
+constexpr int FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2;
+constexpr int64_t PIECE = 64;    // tokens that are read or written together; gradients that they share are summed by pieces
+constexpr int64_t COLUMNS = 96;  // of W whose gradient is computed together
 
 // In backward `input`, `write` and `mix` hold gradients.
 struct Read {
-    const float *x, *projection, *scale, *bias;          // (tokens, d, c), (tokens, k), (k), (k)
-    float *input, *write, *mix, *inverse_rms;            // (tokens, c), (tokens, d), (tokens, k - 2d), (tokens)
-    float *grad_x, *grad_projection, *grad_logits;       // as x, (tokens, k) twice; for backward
+    const void *x;                                       // (tokens, d, c)
+    const float *weight, *scale, *bias;                  // (k, d c), (k), (k)
+    void *input;                                         // (tokens, c)
+    float *write, *mix, *projection, *inverse_rms;       // (tokens, d), (tokens, k - 2d), (tokens, k), (tokens)
+    void *grad_x;                                        // as x; for backward
+    float *grad_projection, *grad_logits;                // (tokens, k) twice; for backward
+    float *grad_weight;                                  // (k, d c), or null; for backward
     int64_t tokens, c;
-    int d, k, back;
+    int d, k, element, back;
     float offset, epsilon;
 };
 
-// In backward `out` holds the gradient.
-struct Write {
-    const float *x, *mix, *weights, *y;                  // (tokens, d, c), (tokens, d, d), (tokens, d), (tokens, c)
-    float *out;                                          // (tokens, d, c)
-    float *grad_x, *grad_mix, *grad_weights, *grad_y;    // for backward
+// Reading and the matrices of the mix in one, where no gradient is wanted.
+struct Connect {
+    const void *x;                                       // (tokens, d, c)
+    const float *weight, *scale, *bias;                  // (k, d c), (3), (k)
+    void *input;                                         // (tokens, c)
+    float *write, *mix;                                  // (tokens, d), (tokens, d, d)
+    const Part *parts;                                   // of the map
     int64_t tokens, c;
-    int d, back;
+    int d, k, element;
+    float offset, epsilon;
+};
+
+// Reading with weights that all tokens share. In backward `input` holds the gradient.
+struct Sum {
+    const void *x;                                       // (tokens, d, c)
+    const float *weights;                                // (d)
+    void *input, *grad_x;                                // (tokens, c), and as x; for backward
+    float *grad_weights;                                 // (d); for backward
+    int64_t tokens, c;
+    int d, element, back;
+};
+
+// In backward `out` holds the gradient. One mix and one vector of weights for each token, or one for all: `matrices`.
+struct Write {
+    const void *x;                                       // (tokens, d, c)
+    const float *mix, *weights;                          // (matrices, d, d), (matrices, d)
+    const void *y;                                       // (tokens, c)
+    void *out, *grad_x;                                  // (tokens, d, c), and as x; for backward
+    float *grad_mix, *grad_weights;                      // for backward
+    void *grad_y;                                        // for backward
+    int64_t tokens, matrices, c;
+    int d, element, back;
 };

@@ -30,43 +30,58 @@ PEERS = {
     LUCIDRAINS_MHC: "hyper_connections",
 }
 """Third-party implementation -> the module that it needs."""
-NUM_STREAMS = 4
-METHODS = ("go", "sinkhorn", "permutations", "kronecker", "transportation", "identity")
+GO = "go"
+METHODS = (GO, "sinkhorn", "sinkhorn-v4", "kronecker", "transportation", "identity")
+PERMUTATIONS = "permutations"
+MOST_PERMUTED = 4
+"""Most streams with which all their permutations are compared: there are d! of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer(Benchmark):
-    """One hyper-connection of four streams around a branch that returns its input."""
+    """One hyper-connection around a branch that returns its input."""
 
+    streams: int = 4
+    """Number of residual streams (d)."""
     tokens: int = 4096
     """Number of tokens in a call."""
     channels: int = 384
     """Channels of a stream (c)."""
 
     title: ClassVar[str] = "One hyper-connection, forward and backward"
-    references: ClassVar[tuple[str, ...]] = (ROOFLINE, DEEPSEEK, LUCIDRAINS, LUCIDRAINS_MHC)
+    references: ClassVar[tuple[str, ...]] = (ROOFLINE, GO, DEEPSEEK, LUCIDRAINS, LUCIDRAINS_MHC)
 
     def contenders(self) -> list[Contender]:
-        ours = {key: self._connection(PARAMETRIZATIONS[key](num_streams=NUM_STREAMS)) for key in METHODS}
+        methods = (*METHODS, PERMUTATIONS) if self.streams <= MOST_PERMUTED else METHODS
+        mixings = {key: PARAMETRIZATIONS[key](num_streams=self.streams) for key in methods}
+        ours = {key: self._connection(mixing) for key, mixing in mixings.items()}
         plain = {f"{key} (plain)": with_kernels("plain", run) for key, run in ours.items()}
+        ours["go, bfloat16"] = self._connection(mixings[GO], dtype=torch.bfloat16)
+        ours["go, float16"] = self._connection(mixings[GO], dtype=torch.float16)
+        ours["go, static"] = self._connection(mixings[GO], dynamic=False)
+        ours["go, static, bfloat16"] = self._connection(mixings[GO], dynamic=False, dtype=torch.bfloat16)
         makers = {DEEPSEEK: self._deepseek_v4, LUCIDRAINS: self._lucidrains, LUCIDRAINS_MHC: self._lucidrains_mhc}
         peers = {name: make() for name, make in makers.items() if is_installed(PEERS[name])}
         calls = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
-        sizes = {"d": NUM_STREAMS, "c": self.channels, "tokens": self.tokens}
+        sizes = {"d": self.streams, "c": self.channels, "tokens": self.tokens}
         return [Contender(name, sizes, run) for name, run in calls.items()]
 
     def remarks(self) -> list[str]:
         roofline = f"{ROOFLINE}: the three matrix products of go and eight copies of the streams"
         missing = [name for name in PEERS if not is_installed(PEERS[name])]
-        return [roofline, *(f"not installed: {name}" for name in missing)]
+        return [
+            roofline,
+            "bfloat16, float16: the streams; coefficients are float32",
+            *(f"not installed: {name}" for name in missing),
+        ]
 
     def _streams(self) -> Float[Tensor, "tokens d c"]:
-        return torch.randn(self.tokens, NUM_STREAMS, self.channels, generator=torch.Generator().manual_seed(0))
+        return torch.randn(self.tokens, self.streams, self.channels, generator=torch.Generator().manual_seed(0))
 
     def _roofline(self) -> Callable[[], object]:
-        go = Orthostochastic(num_streams=NUM_STREAMS)
+        go = Orthostochastic(num_streams=self.streams)
         x = self._streams().flatten(1)
-        weight = torch.randn(2 * NUM_STREAMS + go.num_logits, x.shape[1])
+        weight = torch.randn(2 * self.streams + go.num_logits, x.shape[1])
         gradient, copy = torch.randn(len(x), len(weight)), torch.empty_like(x)
 
         def run() -> None:
@@ -76,16 +91,23 @@ class Layer(Benchmark):
 
         return run
 
-    def _connection(self, parametrization: Parametrization) -> Callable[[], object]:
-        generator = torch.Generator().manual_seed(0)
-        # With this start the coefficients depend on the streams, so that no gradient is zero.
-        layer = HyperConnection(lambda x: x, self.channels, parametrization, start="near-identity", generator=generator)
-        return forward_and_backward(layer, self._streams(), layer.parameters())
+    def _connection(
+        self, parametrization: Parametrization, *, dynamic: bool = True, dtype: torch.dtype = torch.float32
+    ) -> Callable[[], object]:
+        layer = HyperConnection(
+            lambda x: x,
+            self.channels,
+            parametrization,
+            dynamic=dynamic,
+            start="near-identity",  # coefficients depend on the streams, so that no gradient is zero
+            generator=torch.Generator().manual_seed(0),
+        )
+        return forward_and_backward(layer, self._streams().to(dtype), layer.parameters())
 
     def _deepseek_v4(self) -> Callable[[], object]:
         """Hugging Face's module, with the residual update of its decoder layer."""
         modeling = import_module(PEERS[DEEPSEEK])
-        config = modeling.DeepseekV4Config(hc_mult=NUM_STREAMS, hidden_size=self.channels)
+        config = modeling.DeepseekV4Config(hc_mult=self.streams, hidden_size=self.channels)
         module = modeling.DeepseekV4HyperConnection(config)
         for parameter in module.parameters():
             nn.init.normal_(parameter, std=0.02)
@@ -104,7 +126,7 @@ class Layer(Benchmark):
 
     def _lucidrains_layer(self, maker: str) -> Callable[[], object]:
         """The package hyper-connections; its shape is (batch * d, tokens, c)."""
-        make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(NUM_STREAMS)
+        make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(self.streams)
         layer = make(dim=self.channels, branch=nn.Identity(), layer_index=0)
         return forward_and_backward(layer, self._streams().transpose(0, 1).contiguous(), layer.parameters())
 
@@ -113,7 +135,7 @@ def forward_and_backward(
     layer: Callable[[Tensor], Any], streams: Tensor, parameters: Iterable[Tensor]
 ) -> Callable[[], object]:
     """Return a function that computes all gradients from a random cotangent."""
-    cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1))
+    cotangent = torch.randn(streams.shape, generator=torch.Generator().manual_seed(1)).to(streams)
     leaves = (streams.requires_grad_(), *parameters)
 
     def run() -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gomhc import kernels
-from gomhc.birkhoff import PARAMETRIZATIONS, Orthostochastic
+from gomhc.birkhoff import PARAMETRIZATIONS, Kronecker, Orthostochastic, Permutations
 from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
 from gomhc.shapes import Float
 
@@ -32,9 +32,14 @@ ITERATIONS = "20 Sinkhorn iterations"
 PEER, PEER_MODULE = "hyper-connections' Sinkhorn", "hyper_connections.mHCv2"
 """The same twenty iterations in the package hyper-connections; measured where it is installed."""
 
+PRODUCT_OF_GO = f"{Kronecker.key} of two {GO}"
+"""The way to many streams: the Kronecker product of two go-mHC matrices."""
+
 MAIN, LARGER = (4, 2), (8, 2)
-"""(d, s) at which every method is compared, and at which go-mHC is compared with the solve."""
-GROWTH = tuple((d, s) for d in (2, 4, 8, 16, 32) for s in (1, 2, 3))
+"""(d, s) at which every method is compared."""
+GROWTH = tuple((d, s) for d in (2, 4, 8, 16, 32, 64) for s in (1, 2, 3))
+FACTORS = {16: (4, 4), 32: (4, 8), 64: (8, 8)}
+"""Streams -> those of the two factors whose product they are."""
 LARGEST_BATCH = 2**20
 """Maximum number of rotation entries in a batch of `grow`, as 16,384 matrices of (4, 2) have; larger sizes have fewer
 matrices."""
@@ -47,7 +52,7 @@ class Projection(Benchmark):
     num_matrices: int = 16384
     """Number of matrices in a call."""
     grow: bool = False
-    """Also measure go-mHC and the solve for d = 2 to 32 and s = 1 to 3, and plot them."""
+    """Also measure go-mHC and the solve for d = 2 to 64 and s = 1 to 3, and products of two go-mHC; plot them."""
     plot: Path = Path("bench-projection.png")
     """File of that plot."""
 
@@ -56,20 +61,27 @@ class Projection(Benchmark):
 
     def contenders(self) -> list[Contender]:
         d, s = MAIN
-        contenders = list(self._go_and_solve(*MAIN, kernels.available()))
-        for key, cls in PARAMETRIZATIONS.items():
-            if key != GO:
-                method = cls(num_streams=d)
-                contenders.append(self._contender(key, d, s, method.num_logits, method))
+        contenders = [*self._go_and_solve(d, s, kernels.available()), *self._others(d, s)]
         contenders.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
-        contenders.append(self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations))
         if is_installed(PEER_MODULE):
             contenders.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
-        contenders += self._go_and_solve(*LARGER, kernels.available())
+        contenders += [*self._go_and_solve(*LARGER, kernels.available()), *self._others(*LARGER)]
         for d, s in GROWTH if self.grow else ():
             if (d, s) not in (MAIN, LARGER):
                 contenders += self._go_and_solve(d, s, [])
+            if d in FACTORS:
+                factors = tuple(Orthostochastic(num_streams=factor, expressivity=s) for factor in FACTORS[d])
+                product = Kronecker(num_streams=d, factors=factors)
+                contenders.append(self._contender(PRODUCT_OF_GO, d, s, product.num_logits, product))
         return contenders
+
+    def _others(self, d: int, s: int) -> Iterator[Contender]:
+        """Yield every other method of the registry, and Sinkhorn's iteration; 8 streams have too many permutations."""
+        for key, cls in PARAMETRIZATIONS.items():
+            if key != GO and not (cls is Permutations and (d, s) != MAIN):
+                method = cls(num_streams=d)
+                yield self._contender(key, d, s, method.num_logits, method)
+        yield self._contender(ITERATIONS, d, s, d * d, sinkhorn_iterations)
 
     def remarks(self) -> list[str]:
         names = ", ".join(kernels.available())
@@ -99,6 +111,11 @@ class Projection(Benchmark):
                 matrix.backward(cotangent)
 
         return Contender(method, {"d": d, "s": s, "matrices": num_matrices}, run)
+
+
+def operations(d: int, s: int) -> int:
+    """Multiply-adds of a go-mHC matrix: n³ forward for the inverse; that again and two products backward."""
+    return 4 * (d * s) ** 3
 
 
 def with_kernels(name: str, run: Callable[[], object]) -> Callable[[], None]:

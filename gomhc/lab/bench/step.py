@@ -39,6 +39,8 @@ class Step(Benchmark):
     """Number of attention heads."""
     vocab: int = GPTConfig.vocab_size
     """Size of the vocabulary."""
+    compile: bool = False
+    """Whether the models go through torch.compile, in one graph each."""
 
     title: ClassVar[str] = "A training step of the GPT: forward, backward, AdamW"
     references: ClassVar[tuple[str, ...]] = (PLAIN,)
@@ -53,6 +55,7 @@ class Step(Benchmark):
         )
         mixings = {key: PARAMETRIZATIONS[key](num_streams=NUM_STREAMS) for key in METHODS}
         configs = {PLAIN: plain} | {key: replace(plain, mixing=mixing) for key, mixing in mixings.items()}
+        configs["go, static"] = replace(configs["go"], dynamic=False)
         sizes = {"layers": self.layers, "c": self.channels, "batch": self.batch, "tokens": self.tokens}
         return [Contender(name, sizes, self._step(config)) for name, config in configs.items()]
 
@@ -64,9 +67,10 @@ class Step(Benchmark):
         model = GPT(config, generator)
         optimizer = torch.optim.AdamW(parameter_groups(model, weight_decay=0.1), lr=1e-4)
         tokens, targets = torch.randint(self.vocab, (2, self.batch, self.tokens), generator=generator)
+        forward = torch.compile(model, fullgraph=True) if self.compile else model
 
         def run() -> None:
-            _, loss = model(tokens, targets)
+            _, loss = forward(tokens, targets)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -32,6 +32,7 @@ EXTRAS = {
     "bench": "cli",
     "reproduce": "report",
     "judge": "judge",
+    "compare": "report",
     "train": "train",
     "sample": "train",
     "inspect": "cli",

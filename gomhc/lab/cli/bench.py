@@ -10,6 +10,7 @@ import torch
 import tyro
 
 from gomhc.lab.bench import timing
+from gomhc.lab.bench.decode import Decode
 from gomhc.lab.bench.layer import Layer
 from gomhc.lab.bench.projection import Projection
 from gomhc.lab.bench.step import Step
@@ -21,12 +22,12 @@ from gomhc.version import __version__
 
 def bench(
     benchmark: Annotated[
-        Projection | Layer | Step,
+        Projection | Layer | Step | Decode,
         tyro.conf.arg(name=""),
         tyro.conf.OmitSubcommandPrefixes,
     ],
 ) -> None:
-    """Compare time and memory of the methods: the maps alone, a whole layer, or a training step."""
+    """Compare time and memory of the methods: the maps alone, a whole layer, a training step, or one token more."""
     plot = benchmark.plot if isinstance(benchmark, Projection) and benchmark.grow else None
     if plot is not None:
         with needs("report", "--grow"):

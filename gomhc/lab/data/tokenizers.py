@@ -1,4 +1,4 @@
-"""Tokenizers: characters of a corpus, or GPT-2's byte pairs."""
+"""Tokenizers: characters of a corpus, byte pairs trained on it, or GPT-2's byte pairs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gomhc.checks import require_choice
+from gomhc.checks import require_choice, require_whole
 from gomhc.lab.data.download import Remote
 from gomhc.lab.files import read, sha256
 
 if TYPE_CHECKING:
     import tiktoken
+    import tokenizers
 
 END_OF_TEXT = "<|endoftext|>"
 """Separator of documents in a text file."""
 
+TRAINED = "bpe:"
+"""Start of the name of byte pairs that are trained on the corpus; the size of the vocabulary follows."""
+FEWEST_PAIRS = 257
+"""Size of the smallest vocabulary of byte pairs: all bytes and the end of a document."""
 GPT2_VOCABULARY = Remote(
     "gpt2/vocab.json",
     "https://huggingface.co/openai-community/gpt2/resolve/main/vocab.json",
@@ -105,6 +110,82 @@ class CharacterTokenizer(Tokenizer):
 
 
 @dataclass(frozen=True)
+class TrainedTokenizer(Tokenizer):
+    """Byte pairs that were trained on a corpus; the last token is the end of a document."""
+
+    pairs: str
+    """The vocabulary and its merges, as the tokenizers package writes them (JSON)."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pairs, str):
+            raise ValueError(f"pairs must be text, got {self.pairs!r}")
+
+    @classmethod
+    def of(cls, documents: Iterable[str], vocab_size: int) -> TrainedTokenizer:
+        """Train byte pairs on these documents; small corpora may have fewer pairs than `vocab_size` asks for."""
+        tokenizers = _tokenizers()
+        encoding = tokenizers.Tokenizer(tokenizers.models.BPE())
+        encoding.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        encoding.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocab_size - 1,
+            initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        encoding.train_from_iterator(documents, trainer)
+        return cls(encoding.to_str())
+
+    @cached_property
+    def _encoding(self) -> tokenizers.Tokenizer:
+        try:
+            return _tokenizers().Tokenizer.from_str(self.pairs)
+        except ModuleNotFoundError:
+            raise
+        except Exception as error:  # which tokenizers raises itself, not a subclass
+            raise ValueError(f"these are not byte pairs of the tokenizers package: {error}") from None
+
+    @property
+    def vocab_size(self) -> int:
+        return self._encoding.get_vocab_size() + 1
+
+    @property
+    def end_of_text(self) -> int:
+        return self._encoding.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoding.encode(text).ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self._encoding.decode([token for token in tokens if token != self.end_of_text])
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "bpe", "pairs": self.pairs}
+
+
+def trained_vocab_size(name: str) -> int | None:
+    """Return the size of the vocabulary in the name of a `TrainedTokenizer`, bpe:2048, or None for other names."""
+    if not name.startswith(TRAINED):
+        return None
+    size = name.removeprefix(TRAINED)
+    require_whole(
+        "the size of the vocabulary in bpe:SIZE", int(size) if size.isdecimal() else size, FEWEST_PAIRS, 2**16
+    )
+    return int(size)
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+        import tokenizers.decoders
+        import tokenizers.models
+        import tokenizers.pre_tokenizers
+        import tokenizers.trainers
+    except ModuleNotFoundError:
+        raise ValueError("byte pairs need tokenizers; install it with: pip install 'gomhc[train]'") from None
+    return tokenizers
+
+
+@dataclass(frozen=True)
 class BytePairTokenizer(Tokenizer):
     """GPT-2's 50,257 byte pairs."""
 
@@ -118,7 +199,8 @@ class BytePairTokenizer(Tokenizer):
         file = GPT2_VOCABULARY.fetch() if self.source == "gpt2" else Path(self.source) / "vocab.json"
         if not file.exists():
             raise ValueError(
-                f"the tokenizer must be character, gpt2, or a folder with GPT-2's vocab.json, got {self.source!r}"
+                f"the tokenizer must be character, bpe:2048 (any size), gpt2, or a folder with GPT-2's vocab.json, got "
+                f"{self.source!r}"
             )
         if self.sha256 not in (None, sha256(file)):
             raise ValueError(f"{file} is not the vocabulary that this run started with; restore that one")
@@ -181,8 +263,9 @@ _BYTES = _printable_bytes()
 def from_description(description: dict[str, Any]) -> Tokenizer:
     """Return the tokenizer that `describe` described."""
     fields = dict(description)
-    kinds: dict[str, type[CharacterTokenizer | BytePairTokenizer]] = {
+    kinds: dict[str, type[CharacterTokenizer | TrainedTokenizer | BytePairTokenizer]] = {
         "character": CharacterTokenizer,
+        "bpe": TrainedTokenizer,
         "gpt2": BytePairTokenizer,
     }
     kind = fields.pop("kind", None)

@@ -23,7 +23,14 @@ from torch import Tensor
 from gomhc.checks import require_choice
 from gomhc.lab.data.corpora import Corpus
 from gomhc.lab.data.download import cache_directory
-from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, Tokenizer, from_description
+from gomhc.lab.data.tokenizers import (
+    BytePairTokenizer,
+    CharacterTokenizer,
+    Tokenizer,
+    TrainedTokenizer,
+    from_description,
+    trained_vocab_size,
+)
 from gomhc.lab.files import Damaged, flush, read_sealed, remove, seal, sha256
 from gomhc.lab.lock import lock
 from gomhc.shapes import Int
@@ -67,16 +74,33 @@ def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
     return dataset
 
 
+def require_windows(data: Dataset, context_length: int) -> None:
+    """Raise a ValueError if a side of the corpus is too short for a single window."""
+    for side, tokens in (("train", data.train), ("validation", data.validation)):
+        if len(tokens) <= context_length:
+            raise ValueError(
+                f"the {side} side of the corpus has {len(tokens)} tokens, but context_length={context_length} needs "
+                f"more; use a longer text or a shorter context"
+            )
+
+
 def _identity(tokenizer_name: str) -> str:
     """Return what the tokens depend on besides the corpus."""
-    return "character" if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name).describe()["sha256"]
+    ready = _ready_tokenizer(tokenizer_name)
+    return tokenizer_name if ready is None else ready.describe()["sha256"]
+
+
+def _ready_tokenizer(tokenizer_name: str) -> BytePairTokenizer | None:
+    """Return the tokenizer of that name, or None if it has to be made from the corpus."""
+    made = tokenizer_name == "character" or trained_vocab_size(tokenizer_name) is not None
+    return None if made else BytePairTokenizer(tokenizer_name)
 
 
 def _load(folder: Path, tokenizer_name: str) -> Dataset | None:
     """Return the tokens in the cache after checking them, or None if there are none."""
     if not folder.exists():
         return None
-    chosen = None if tokenizer_name == "character" else BytePairTokenizer(tokenizer_name)
+    chosen = _ready_tokenizer(tokenizer_name)
     vocab_size = None if chosen is None else chosen.vocab_size  # here, because its errors do not mean a damaged cache
     try:
         about = read_sealed(folder / ABOUT)
@@ -100,8 +124,11 @@ def _mapped(file: Path, about: dict[str, Any], vocab_size: int) -> Tokens:
 
 
 def _tokenizer(corpus: Corpus, name: str) -> Tokenizer:
-    if name != "character":
-        return BytePairTokenizer(name)
+    ready, vocab_size = _ready_tokenizer(name), trained_vocab_size(name)
+    if ready is not None:
+        return ready
+    if vocab_size is not None:
+        return TrainedTokenizer.of(corpus.train(), vocab_size)
     has_end = next(iter(_from_second(corpus.train())), None) is not None
     return CharacterTokenizer.of(chain([corpus.alphabet], corpus.train(), corpus.validation()), has_end)
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gomhc.lab.comparison.comparison_exhibits import curves_plot, loss_table
+from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.study import stages
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
@@ -31,6 +34,16 @@ FEWEST_STEPS = 500
 """Behind the warm-up the gradient settles for some hundreds of steps; with fewer, how steady it is cannot be told."""
 POINTS = 300
 """Points of a curve that a record keeps."""
+STUDY = "streams"
+"""The study with several seeds, which decides claims where it has the methods that they are about."""
+IN_STUDY = {
+    "hc": "unconstrained",
+    "mhc-lite": "permutations",
+    "kromhc": "kronecker",
+    "go-s1": "go:expressivity=1",
+    "go-s2": "go",
+}
+"""Method -> its mixing in the study."""
 
 
 class Curves(Watcher):
@@ -157,6 +170,11 @@ class TinyLanguageModel(Experiment):
         return [*four, *(LanguageModel(method=name, num_streams=8, **options) for name in ("kromhc", "go-s1"))]
 
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
+        """By the study where it has seeds for a claim, unless the records have the paper's sizes."""
+        here = self._findings(records)
+        return here if all(record.full_size for record in records) else {**here, **study_findings(stages(STUDY))}
+
+    def _findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         four = {name: only(records, method=name, num_streams=4).metrics for name in METHODS}
         losses = {name: four[name]["last_loss"] for name in self.constrained}
         jitters = {name: four[name]["jitter"] for name in self.constrained}
@@ -213,6 +231,7 @@ class TinyLanguageModel(Experiment):
                 "is the standard deviation over the mean of ten gradient norms in a row, behind the warm-up (app. "
                 "G.2).",
             ),
+            *study_exhibits(stages(STUDY)),
         ]
 
     def _draw(self, records: Sequence[Record]) -> Figure:
@@ -226,3 +245,35 @@ class TinyLanguageModel(Experiment):
         norm.set(xlabel="step", ylabel="gradient norm")
         figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return figure
+
+
+def study_findings(study: Mapping[str, Result]) -> dict[str, Finding]:
+    """Return what a study says of the claims on which it has every method, with its number of seeds."""
+    for result in study.values():
+        methods = {method["recipe"]["mixing"]: method for method in result["methods"]}
+        chosen = {name: methods[mixing] for name, mixing in IN_STUDY.items() if mixing in methods}
+        if len(chosen) == len(IN_STUDY) and all(method["loss"] is not None for method in chosen.values()):
+            return _study_findings(chosen, f"{len(result['seeds'])} seeds, {result['tokens']:,} tokens of real text")
+    return {}
+
+
+def _study_findings(methods: Mapping[str, Mapping[str, Any]], size: str) -> dict[str, Finding]:
+    constrained = [method for name, method in methods.items() if name != "hc"]
+    losses, jitters = ([method[name] for method in constrained] for name in ("loss", "jitter"))
+    apart, spread = max(losses) / min(losses) - 1, max(jitters) / min(jitters)
+    hc = methods["hc"]["jitter"] / max(jitters)
+    texts = {
+        "lm-loss": (apart, f"validation loss {min(losses):.4f} to {max(losses):.4f}: {apart:.1%} apart"),
+        "lm-hc": (hc, f"{hc:.2f} times the largest of theirs"),
+        "lm-jitter": (spread, f"{min(jitters):.3f} to {max(jitters):.3f}"),
+    }
+    return {claim: Finding(value, f"{text} ({size})", full_size=False) for claim, (value, text) in texts.items()}
+
+
+def study_exhibits(study: Mapping[str, Result]) -> list[Exhibit]:
+    """Return the table and the learning curves of each stage of a study."""
+    return [
+        exhibit
+        for name, result in study.items()
+        for exhibit in (replace(loss_table(result), title=f"Study of residual streams, {name}"), curves_plot(result))
+    ]

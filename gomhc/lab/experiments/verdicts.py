@@ -34,6 +34,7 @@ class Judged:
             "statement": self.claim.statement,
             "where": self.claim.where,
             "paper": self.claim.paper,
+            "source": self.claim.source,
             "measure": self.claim.measure,
             "rule": None if self.claim.rule is None else str(self.claim.rule),
             "here": self.here,

@@ -11,8 +11,10 @@ from typing import Any
 import matplotlib
 
 from gomhc.lab import plugins
+from gomhc.lab.comparison import study
 from gomhc.lab.exhibits.exhibit import Badge, Link, Table, Text
 from gomhc.lab.experiments.experiment import Experiment, Scale
+from gomhc.lab.experiments.lm import STUDY
 from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.experiments.verdicts import Judged, judge
 from gomhc.lab.judge.judgement import Judgement
@@ -40,14 +42,15 @@ def report(
     """The page; `errors` are runs that failed, told where a reader looks first; `judgement` is of stories."""
     judged = judge(experiments, records)
     shown = [experiment for experiment in experiments if records.get(experiment.name)]
-    counts = Counter(item.verdict for item in judged)
+    own = [item for item in judged if not item.claim.source]
+    counts = Counter(item.verdict for item in own)
     summary = "; ".join(f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict)
     lead = [
         "Each quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
         "Hyper-Connections via Generalized Orthostochastic Matrices”, measured by this repository and judged by a rule "
         "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them. "
         "go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
-        f"Scale {scale}. Of {len(judged)} claims: {summary}.",
+        f"Scale {scale}. Of {len(own)} claims: {summary}.",
         "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the paper "
         "used. At reduced scale “does not hold” can mean that the sizes were too small: the last column gives them.",
     ]
@@ -68,7 +71,7 @@ def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: 
     """The last line of a page, with the hash of all that it depends on: a page that ends with it is up to date."""
     shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
     digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
-    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files())):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files(), *study.files(STUDY))):
         digest.update(path.read_bytes())
     return f"<!-- made from {digest.hexdigest()} -->\n"
 
@@ -79,6 +82,14 @@ def _phrase(verdict: Verdict, count: int) -> str:
 
 
 def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
+    own, others = ([item for item in judged if bool(item.claim.source) == other] for other in (False, True))
+    tables = [_claims_table(own, shown, "")]
+    if others:
+        tables.append(_claims_table(others, shown, "Claims of other papers, on their own methods"))
+    return Section(title="Claims and verdicts", anchor="claims", exhibits=tables)
+
+
+def _claims_table(judged: Sequence[Judged], shown: set[str], title: str) -> Table:
     rows = [
         (
             Badge(item.verdict, TONES[item.verdict]),
@@ -92,8 +103,7 @@ def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
-    table = Table(header=header, rows=rows, row_anchors=anchors, wordy=True)
-    return Section(title="Claims and verdicts", anchor="claims", exhibits=[table])
+    return Table(title=title, header=header, rows=rows, row_anchors=anchors, wordy=True)
 
 
 def _experiment_section(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> Section:

@@ -58,7 +58,7 @@ TRUE = Rule(1, 1)
 
 @dataclass(frozen=True)
 class Claim:
-    """A quantitative statement of the paper, and how it is judged here."""
+    """A quantitative statement of the paper, or of another, and how it is judged here."""
 
     id: str
     where: str
@@ -71,6 +71,8 @@ class Claim:
     """How the number that the rule judges is measured; without a rule, why it is not measured here."""
     rule: Rule | None
     """The values for which the claim holds."""
+    source: str = ""
+    """The method whose paper states it; empty for go-mHC's. Such claims are listed and counted apart."""
 
     def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
         """Judge the finding, if there is one."""

@@ -22,6 +22,7 @@ from gomhc.lab import plugins
 
 PACKAGE = Path(__file__).parents[2]
 NOT_NUMERICAL = (
+    "gomhc.lab.comparison",
     "gomhc.lab.exhibits",
     "gomhc.lab.experiments.experiment",
     "gomhc.lab.files",

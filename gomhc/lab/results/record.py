@@ -104,7 +104,7 @@ class Store:
     def save(self, record: Record) -> Path:
         """Write it whole or not at all."""
         path = self.path(record.experiment, record.key)
-        write_atomically(path, seal(_finite(asdict(record))))
+        write_atomically(path, seal(finite(asdict(record))))
         return path
 
     def remove_unfinished(self) -> None:
@@ -113,12 +113,12 @@ class Store:
             remove_unfinished(folder, "*.json")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace numbers that JSON does not have (infinite, not a number) by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
+        return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gomhc.checks import require_whole
-from gomhc.lab.data.tokenizers import CharacterTokenizer, from_description
+from gomhc.lab.data.tokenizers import BytePairTokenizer, from_description
 from gomhc.lab.files import Damaged, flush, read, remove, seal, sha256, unseal
 from gomhc.lab.training.recipe import Recipe
 from gomhc.version import __version__
@@ -211,7 +211,8 @@ def _require_consistent(checkpoint: Checkpoint) -> None:
     """
     recipe, weights, tokenizer = checkpoint.recipe, checkpoint.weights, from_description(checkpoint.tokenizer)
     vocab_size = len(weights[EMBEDDING])
-    if isinstance(tokenizer, CharacterTokenizer) and tokenizer.vocab_size != vocab_size:
+    ready = isinstance(tokenizer, BytePairTokenizer)  # its vocabulary is elsewhere, and may be a download
+    if not ready and tokenizer.vocab_size != vocab_size:
         raise Damaged(f"the model has {vocab_size} tokens, but the tokenizer has {tokenizer.vocab_size}")
     expected_size = recipe.gpt_config(vocab_size).num_parameters
     size = sum(tensor.numel() for tensor in weights.values())

@@ -100,7 +100,7 @@ class World:
 
 @contextmanager
 def world(device: str) -> Iterator[World]:
-    """Join the processes that torchrun started, or run as a single process."""
+    """Join the processes that torchrun started, or run as a single process; inside another world, be the same one."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     require_choice("device", device, ("auto", "cpu", "cuda"))
     if device == "cuda" and not torch.cuda.is_available():
@@ -111,8 +111,8 @@ def world(device: str) -> Iterator[World]:
     place = torch.device(kind)
     if place.type == "cuda":
         torch.cuda.set_device(place)  # before the first collective, or NCCL puts every process on the first GPU
-    if size == 1:
-        yield World(0, 1, place)
+    if size == 1 or dist.is_initialized():
+        yield World(rank, size, place)
         return
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=LONGEST_WAIT)
     try:

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from gomhc.inspection import inspect
 from gomhc.lab.data import corpora
-from gomhc.lab.data.tokens import Batch, Dataset, batch, evaluation_windows, prepare
+from gomhc.lab.data.tokens import Batch, Dataset, batch, evaluation_windows, prepare, require_windows
 from gomhc.lab.lock import lock
 from gomhc.lab.training import checkpoint, distributed, health
 from gomhc.lab.training.checkpoint import Checkpoint
@@ -31,7 +31,7 @@ from gomhc.lab.training.history import History, Metrics, require_no_links
 from gomhc.lab.training.recipe import Recipe
 from gomhc.lab.training.sampling import stream_text
 from gomhc.lab.training.signals import stop_on_signals
-from gomhc.layers import parameter_groups
+from gomhc.layers import Coefficients, parameter_groups
 from gomhc.models import GPT, GPTConfig
 from gomhc.statistics.curves import gradient_jitter
 
@@ -60,6 +60,10 @@ class Watcher:
 
     def saved(self, folder: Path) -> None:
         """Called after each checkpoint."""
+
+    def wants_stop(self) -> bool:
+        """Called after each step; return True to save a checkpoint and stop."""
+        return False
 
 
 class NotFinite(ArithmeticError):
@@ -113,7 +117,7 @@ def _train(
     trainer = Trainer(recipe, run, last, execution, world, watcher)
     try:
         with stop_on_signals() as stop:
-            return trainer.run_until(lambda: stop.wanted)
+            return trainer.run_until(lambda: stop.wanted or watcher.wants_stop())
     finally:
         trainer.close()
 
@@ -182,7 +186,7 @@ class Trainer:
         self.gpt = GPT(config, generator).to(world.device)
         self.model = distributed.distribute(self.gpt, self.gpt.blocks, world, execution.parallel)
         self.forward: Any = torch.compile(self.model) if execution.compile else self.model
-        groups = parameter_groups(self.gpt, recipe.weight_decay)
+        groups, self.rate_ratios = _groups(self.gpt, recipe)
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=BETAS)
         self.step = 0
         if last is not None:
@@ -204,7 +208,7 @@ class Trainer:
             stopping = any(self.world.sum(float(stop_wanted())))
             if stopping or self.step % self.recipe.save_every == 0 or self.step == self.recipe.steps:
                 self.save()
-            if stopping:
+            if stopping and self.step < self.recipe.steps:  # behind the last step there is the evaluation alone
                 return self.step
         self.evaluate()
         return self.step
@@ -213,8 +217,8 @@ class Trainer:
         """Make one step."""
         begin = time.perf_counter()
         rate = self.recipe.learning_rate_at(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        for group, ratio in zip(self.optimizer.param_groups, self.rate_ratios, strict=True):
+            group["lr"] = ratio * rate
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.backward()
         norm = self.gradient_norm()
@@ -352,6 +356,29 @@ class Trainer:
         return self.gpt(tokens.to(device), targets.to(device))[1].item()
 
 
+def _groups(model: GPT, recipe: Recipe) -> tuple[list[dict[str, Any]], list[float]]:
+    """Return groups of parameters for the optimizer, and the multiple of the learning rate of each.
+
+    A rate of their own puts the coefficients in groups of their own.
+    """
+    groups = parameter_groups(model, recipe.weight_decay)
+    if recipe.coefficient_learning_rate is None:
+        return groups, [1.0] * len(groups)
+    coefficients = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Coefficients)
+        for parameter in module.parameters()
+    }
+    divided = [
+        ({**group, "params": [weight for weight in group["params"] if (id(weight) in coefficients) == own]}, own)
+        for group in groups
+        for own in (False, True)
+    ]
+    kept = [(group, own) for group, own in divided if group["params"]]
+    return [group for group, _ in kept], [recipe.coefficient_rate_ratio if own else 1.0 for _, own in kept]
+
+
 def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
     """Raise a ValueError if the run cannot fit into memory, by a lower bound of what it needs.
 
@@ -379,12 +406,7 @@ def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
 
     world.from_main(make)
     data = made[0] if made else prepare(corpora.find(recipe.corpus), recipe.tokenizer)
-    for side, tokens in (("train", data.train), ("validation", data.validation)):
-        if len(tokens) <= recipe.context_length:
-            raise ValueError(
-                f"the {side} side of the corpus has {len(tokens)} tokens, but context_length={recipe.context_length} "
-                f"needs more; use a longer text or a shorter context"
-            )
+    require_windows(data, recipe.context_length)
     if last is not None and data.fingerprint != last.data:
         raise ValueError(f"the corpus {recipe.corpus} is not the one that this run started with; restore that one")
     return data

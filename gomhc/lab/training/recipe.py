@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_choice, require_number, require_text, require_whole
-from gomhc.layers import DEFAULT_START, Start
+from gomhc.layers import DEFAULT_START, INITIAL_SCALE, Start
 from gomhc.models import GPTConfig
+
+AS_WIDE = f"{NO_MIXING}:as-wide="
+"""Start of the mixing of a plain network that is as large as one with streams."""
+EARLIER: dict[str, Any] = {
+    "total_leak": None,
+    "initial_scale": 0.01,
+    "dynamic": True,
+    "readout": "mean",
+    "coefficient_learning_rate": None,
+}
+"""Values of fields that recipes did not have at first; they stay, even if the defaults change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,18 +30,29 @@ class Recipe:
 
     mixing: str = "go"
     """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
-    sinkhorn-v4, permutations, kronecker, average, transportation, unconstrained, a name of the literature such as
-    mhc-lite, or a registered one; options follow a colon, as in go:expressivity=1."""
+    sinkhorn-v4, permutations, kronecker, average, transportation, projection, circulant, spectral-sphere, orthogonal,
+    rows, off-diagonal, unconstrained, a name of the literature such as mhc-lite, or a registered one; options follow a
+    colon, as in go:expressivity=1. none:as-wide=go is the plain network with as many parameters as go has, in wider
+    feed-forward networks."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
+    total_leak: float | None = None
+    """How much of a stream all mixes together exchange at first; by default as the mixing has it at each connection."""
+    initial_scale: float = INITIAL_SCALE
+    """How strongly the streams steer the coefficients at first."""
+    dynamic: bool = True
+    """Whether each token steers its own coefficients, or all tokens share them."""
+    readout: Literal["mean", "sum", "learned"] = "mean"
+    """Reduction of the streams to one before the last norm."""
 
     corpus: str = "stories"
     """Training text: stories (generated), shakespeare or tinystories (downloads), or a text file with <|endoftext|>
     after each document."""
     tokenizer: str = "character"
-    """Tokenizer: character, gpt2 (a download), or a folder with GPT-2's vocab.json."""
+    """Tokenizer: character, bpe:2048 (that many byte pairs, trained on the corpus), gpt2 (a download), or a folder with
+    GPT-2's vocab.json."""
 
     num_layers: int = 4
     """Number of blocks, each with attention and a feed-forward network."""
@@ -53,6 +75,8 @@ class Recipe:
     """Peak learning rate, after the warm-up."""
     final_learning_rate: float = 1e-4
     """Learning rate at the end of the cosine schedule."""
+    coefficient_learning_rate: float | None = None
+    """Peak learning rate of the coefficients (read, write and mix); by default that of all other weights."""
     warmup_steps: int = 20
     """Number of steps in which the learning rate rises to its peak."""
     weight_decay: float = 0.1
@@ -93,13 +117,30 @@ class Recipe:
         for name in ("learning_rate", "final_learning_rate", "weight_decay"):
             require_number(name, getattr(self, name), least=0)
         require_number("clip", self.clip, above=0)  # a large number clips nothing
+        if self.coefficient_learning_rate is not None:
+            require_number("coefficient_learning_rate", self.coefficient_learning_rate, least=0)
+            require_number("learning_rate", self.learning_rate, above=0)  # the schedule is scaled by their ratio
+        if not isinstance(self.dynamic, bool):
+            raise ValueError(f"dynamic must be True or False, got {self.dynamic!r}")
         require_choice("precision", self.precision, ("float32", "bfloat16"))
         _ = self.gpt_config(vocab_size=1)  # which checks the rest
 
     @property
     def parametrization(self) -> Parametrization | None:
         """What mixes the streams."""
-        return None if self.mixing == NO_MIXING else as_mixing(self.mixing, self.num_streams)
+        plain = self.mixing == NO_MIXING or self.as_wide_as is not None
+        return None if plain else as_mixing(self.mixing, self.num_streams)
+
+    @property
+    def as_wide_as(self) -> str | None:
+        """The mixing whose number of parameters the plain network has, or None."""
+        return self.mixing.removeprefix(AS_WIDE) if self.mixing.startswith(AS_WIDE) else None
+
+    @property
+    def coefficient_rate_ratio(self) -> float:
+        """Learning rate of the coefficients as a multiple of that of all other weights."""
+        rate = self.coefficient_learning_rate
+        return 1.0 if rate is None else rate / self.learning_rate
 
     @property
     def tokens_per_step(self) -> int:
@@ -108,7 +149,7 @@ class Recipe:
 
     def gpt_config(self, vocab_size: int) -> GPTConfig:
         """Return the configuration of the model."""
-        return GPTConfig(
+        config = GPTConfig(
             num_layers=self.num_layers,
             num_heads=self.num_heads,
             num_channels=self.num_channels,
@@ -117,7 +158,15 @@ class Recipe:
             dropout=self.dropout,
             mixing=self.parametrization,
             start=self.start,
+            total_leak=self.total_leak,
+            initial_scale=self.initial_scale,
+            dynamic=self.dynamic,
+            readout=self.readout,
         )
+        if self.as_wide_as is None:
+            return config
+        wanted = replace(self, mixing=self.as_wide_as).gpt_config(vocab_size).num_parameters
+        return replace(config, hidden_channels=_hidden_channels(config, wanted))
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step: linear warm-up to the peak, then cosine decay."""
@@ -129,9 +178,15 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, options: dict[str, Any]) -> Recipe:
-        """Restore a recipe from `dataclasses.asdict`; unknown fields are an error."""
+        """Restore a recipe from `dataclasses.asdict`; unknown fields are an error, missing ones are as in `EARLIER`."""
         if not isinstance(options, dict):
             raise ValueError(f"a recipe must be a dictionary, got {options!r}")
         if unknown := set(options) - {field.name for field in fields(cls)}:
             raise ValueError(f"the recipe has fields that this version does not know: {', '.join(sorted(unknown))}")
-        return cls(**options)
+        return cls(**{**EARLIER, **options})
+
+
+def _hidden_channels(plain: GPTConfig, wanted: int) -> int:
+    """Return the width of the feed-forward networks for which the plain network is nearest in size to `wanted`."""
+    one_wider = plain.num_layers * (2 * plain.num_channels + 1)
+    return plain.feed_forward_width + max(0, round((wanted - plain.num_parameters) / one_wider))

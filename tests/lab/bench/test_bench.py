@@ -24,16 +24,19 @@ TINY = {
     "projection": ("--num-matrices", "8", "--grow"),
     "layer": ("--tokens", "8", "--channels", "16"),
     "step": ("--batch", "1", "--tokens", "8", "--layers", "1", "--channels", "12", "--heads", "2", "--vocab", "50"),
+    "decode": ("--text", "4"),
 }
 METHODS = {
     "projection": {"linalg.solve", "go", "mHC-lite's product", "20 Sinkhorn iterations"}
     | {f"go ({name})" for name in kernels.available()}
     | {bench_projection.PEER for module in [bench_projection.PEER_MODULE] if timing.is_installed(module)}
     | set(gomhc.PARAMETRIZATIONS),
-    "layer": {"roofline", "go", "sinkhorn", "permutations", "kronecker", "transportation", "identity"}
-    | {f"{key} (plain)" for key in bench_layer.METHODS}
+    "layer": {"roofline", *bench_layer.METHODS, "permutations"}
+    | {f"{key} (plain)" for key in (*bench_layer.METHODS, "permutations")}
+    | {"go, bfloat16", "go, float16", "go, static", "go, static, bfloat16"}
     | {peer for peer, module in bench_layer.PEERS.items() if timing.is_installed(module)},
-    "step": {"plain residual", "go", "permutations", "kronecker", "sinkhorn", "identity"},
+    "step": {"plain residual", "go", "permutations", "kronecker", "sinkhorn", "identity", "go, static"},
+    "decode": {"plain residual", "go", "sinkhorn", "identity", "go, static"},
 }
 
 
@@ -77,7 +80,9 @@ def test_ratios_are_those_of_the_times_at_equal_sizes(benchmark):
         assert row["ratios"]
         for reference, ratio in row["ratios"].items():
             assert ratio == pytest.approx(row["milliseconds"] / times[reference, *row["sizes"].values()])
-    first = {"projection": "linalg.solve", "layer": "roofline", "step": "plain residual"}[name]
+    first = {"projection": "linalg.solve", "layer": "roofline", "step": "plain residual", "decode": "plain residual"}[
+        name
+    ]
     assert all(first in row["ratios"] for row in record["rows"])
 
 
@@ -95,9 +100,11 @@ def test_growth_is_measured_and_plotted(benchmark):
     name, done, record, folder = benchmark
     if name != "projection":
         return
-    grid = {(d, s) for d in (2, 4, 8, 16, 32) for s in (1, 2, 3)}
+    grid = {(d, s) for d in (2, 4, 8, 16, 32, 64) for s in (1, 2, 3)}
     for method in ("go", "linalg.solve"):
         assert {(r["sizes"]["d"], r["sizes"]["s"]) for r in record["rows"] if r["method"] == method} == grid
+    of_products = {(r["sizes"]["d"], r["sizes"]["s"]) for r in record["rows"] if r["method"] == "kronecker of two go"}
+    assert of_products == {(d, s) for d, s in grid if d >= 16}
     assert "wrote bench-projection.png" in done.stdout
     assert (folder / "bench-projection.png").read_bytes().startswith(b"\x89PNG")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import sys
@@ -21,7 +22,7 @@ from gomhc.lab.data import corpora, tokenizers
 from gomhc.lab.data.corpora import Files, Split, Stories, documents
 from gomhc.lab.data.download import Remote, cache_directory
 from gomhc.lab.data.story_grammar import stories
-from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, from_description
+from gomhc.lab.data.tokenizers import BytePairTokenizer, CharacterTokenizer, TrainedTokenizer, from_description
 from gomhc.lab.data.tokens import batch, evaluation_windows, prepare
 from gomhc.lab.files import seal, sha256, unseal
 from gomhc.lab.lock import lock
@@ -55,6 +56,11 @@ class TestStories:
         assert len(set(stories(10_000))) == 10_000
 
 
+@functools.cache
+def _trained() -> TrainedTokenizer:
+    return TrainedTokenizer.of(stories(50), 400)
+
+
 class TestTokenizers:
     @given(st.text(alphabet="abc \n<|endofx>", max_size=50))
     def test_characters_come_back(self, text: str) -> None:
@@ -85,8 +91,48 @@ class TestTokenizers:
         assert tokenizer.decode(tokenizer.encode(text)) == text
         assert tokenizer.end_of_text not in tokenizer.encode(text)
 
+    @given(st.text(max_size=50))
+    def test_trained_byte_pairs_come_back_whatever_they_were_trained_on(self, text: str) -> None:
+        tokenizer = _trained()
+        tokens = tokenizer.encode(text)
+        assert tokenizer.decode(tokens) == text
+        assert all(0 <= token < tokenizer.end_of_text for token in tokens)
+
+    def test_trained_byte_pairs_shorten_their_text_and_end_with_the_end_of_a_document(self) -> None:
+        tokenizer, text = _trained(), " ".join(stories(30))
+        assert tokenizer.vocab_size == 400
+        assert tokenizer.end_of_text == 399
+        assert len(tokenizer.encode(text)) < len(text) / 2
+        assert "<|endoftext|>" in tokenizer.decode(tokenizer.encode("<|endoftext|>"))
+        assert tokenizer.decode([*tokenizer.encode("boat"), tokenizer.end_of_text]) == "boat"
+
+    def test_training_byte_pairs_again_and_describing_them_give_the_same(self) -> None:
+        tokenizer = _trained()
+        assert TrainedTokenizer.of(stories(50), 400) == tokenizer
+        assert from_description(tokenizer.describe()) == tokenizer
+
+    def test_description_that_is_not_of_byte_pairs_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="these are not byte pairs of the tokenizers package"):
+            from_description({"kind": "bpe", "pairs": "{}"}).encode("x")
+
+    @pytest.mark.parametrize("name", ["bpe:", "bpe:many", "bpe:256", "bpe:99999999", "bpe:-3"])
+    def test_size_of_a_trained_vocabulary_is_checked(self, name: str) -> None:
+        with pytest.raises(ValueError, match="the size of the vocabulary in bpe:SIZE must be"):
+            prepare(Stories(), name)
+
+    def test_trained_byte_pairs_are_kept_with_the_tokens(self, tmp_path: Path, cache: Path) -> None:
+        file = tmp_path / "corpus.txt"
+        file.write_text("<|endoftext|>".join(stories(50)))
+        first = prepare(Split(file), "bpe:300")
+        assert isinstance(first.tokenizer, TrainedTokenizer)
+        text = first.tokenizer.decode(first.validation.tolist())
+        assert text == "".join(Split(file).validation())
+        again = prepare(Split(file), "bpe:300")
+        assert (again.tokenizer, again.fingerprint) == (first.tokenizer, first.fingerprint)
+        assert prepare(Split(file), "bpe:301").fingerprint != first.fingerprint
+
     def test_folder_without_tables_is_an_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"character, gpt2, or a folder with GPT-2's vocab\.json"):
+        with pytest.raises(ValueError, match=r"gpt2, or a folder with GPT-2's vocab\.json"):
             BytePairTokenizer(str(tmp_path)).encode("x")
 
 

@@ -31,7 +31,7 @@ from gomhc.lab.results.record import Record
 NAMES = (
     "karpelevic", "spectra", "averages", "three-cycle", "kl", "kromhc", "fig6", "fig7", "fig8", "dims", "sparsity",
     "targets", "distance", "projector-noise", "sinkhorn", "vanishing", "read-term", "unitary", "learning-rate",
-    "training-time", "rotations",
+    "training-time", "rotations", "rivals",
 )  # fmt: skip
 TINY: dict[str, Any] = {"num_targets": 3, "num_epochs": None, "num_samples": 20, "num_steps": 2}
 """What replaces the sizes of a run, where it has such fields."""

@@ -79,11 +79,16 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (folder / checkpoint.STATE).write_text(seal(state))
 
 
+def _option(name: str, value: object) -> list[str]:
+    """An option of the command line."""
+    return [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
+
+
 class TestOneProcessAtATime:
     def test_two_that_start_at_once_get_a_folder_each(self, whole: Path, tmp_path: Path) -> None:
         recipe = checkpoint.load(whole).recipe
-        values = {field.name.replace("_", "-"): str(getattr(recipe, field.name)) for field in fields(recipe)}
-        options = [word for name, value in values.items() for word in (f"--{name}", value)]
+        values = {field.name.replace("_", "-"): getattr(recipe, field.name) for field in fields(recipe)}
+        options = [word for name, value in values.items() for word in _option(name, value)]
         command = [sys.executable, "-m", "gomhc", "train", *options]
         environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
         processes = [

@@ -29,6 +29,7 @@ from gomhc.lab.files import seal, unseal
 from gomhc.lab.lock import lock
 from gomhc.lab.training import Execution, NotFinite, Recipe, Watcher, checkpoint, load_run, resume, train
 from gomhc.lab.training.history import FILE, read
+from gomhc.lab.training.recipe import EARLIER
 
 CPU = Execution(device="cpu")
 pytestmark = pytest.mark.usefixtures("token_cache")
@@ -277,6 +278,63 @@ def test_gradient_that_is_not_finite_stops_the_run(recipe: Recipe, tmp_path: Pat
     )
     with pytest.raises(NotFinite, match=r"at step 1 .* the gradient of norm\.weight"):
         train(recipe, tmp_path / "run", CPU, poison)
+
+
+def test_coefficients_with_the_rate_of_all_others_learn_as_without_one_of_their_own(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    train(recipe, tmp_path / "shared", CPU)
+    train(replace(recipe, coefficient_learning_rate=recipe.learning_rate), tmp_path / "own", CPU)
+    assert_same_run(tmp_path / "shared", tmp_path / "own")
+
+
+def test_coefficients_without_a_rate_stay_and_all_others_learn(recipe: Recipe, tmp_path: Path) -> None:
+    train(replace(recipe, coefficient_learning_rate=0.0), tmp_path / "run", CPU)
+    first = load_file(checkpoint.folder_of(tmp_path / "run", 0) / checkpoint.WEIGHTS)
+    last = weights(tmp_path / "run")
+    for name in last:
+        learned = not torch.equal(first[name], last[name])
+        assert learned == ("coefficients" not in name), name
+
+
+def test_run_with_a_rate_for_coefficients_resumes_bitwise(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = replace(recipe, coefficient_learning_rate=3 * recipe.learning_rate, readout="learned", dynamic=True)
+    train(recipe, tmp_path / "whole", CPU)
+    shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
+    for step in checkpoint.steps(tmp_path / "resumed")[2:]:
+        shutil.rmtree(checkpoint.folder_of(tmp_path / "resumed", step))
+    resume(tmp_path / "resumed", CPU)
+    assert_same_run(tmp_path / "whole", tmp_path / "resumed")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"readout": "sum"}, {"dynamic": False}, {"initial_scale": 0.1}, {"total_leak": 0.1}], ids=str
+)
+def test_option_of_the_streams_changes_the_run(recipe: Recipe, tmp_path: Path, changes: dict[str, Any]) -> None:
+    train(replace(recipe, **changes), tmp_path / "run", CPU)
+    train(recipe, tmp_path / "default", CPU)
+    losses = [
+        [record["loss"] for record in metrics(tmp_path / name) if "loss" in record] for name in ("run", "default")
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_run_with_trained_byte_pairs_knows_them(recipe: Recipe, tmp_path: Path) -> None:
+    train(replace(recipe, tokenizer="bpe:300"), tmp_path / "run", CPU)
+    Path(recipe.corpus).unlink()
+    trained = load_run(tmp_path / "run")
+    assert trained.model.config.vocab_size == trained.tokenizer.vocab_size <= 300
+    assert trained.tokenizer.decode(trained.tokenizer.encode("a boat, naïve")) == "a boat, naïve"
+
+
+def test_checkpoint_without_the_newer_fields_of_the_recipe_is_read(recipe: Recipe, tmp_path: Path) -> None:
+    train(recipe, tmp_path / "run", CPU)
+    file = checkpoint.folder_of(tmp_path / "run", STEPS) / checkpoint.STATE
+    state = unseal(file.read_bytes())
+    for name in EARLIER:
+        del state["recipe"][name]
+    file.write_text(seal(state))
+    assert load_run(tmp_path / "run").recipe == recipe
 
 
 def test_learning_rate_rises_in_a_line_and_falls_in_a_cosine() -> None:

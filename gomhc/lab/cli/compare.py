@@ -1,0 +1,300 @@
+"""`gomhc compare`: train several methods on the same batches from twin weights, and tell their difference."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import joblib  # noqa: F401  so that the command says at once what is missing
+import scipy  # noqa: F401
+import torch
+import tyro
+
+from gomhc.checks import require_whole
+from gomhc.lab.bench.timing import Turn
+from gomhc.lab.cli.comparison_progress import ComparisonProgress
+from gomhc.lab.cli.comparison_table import comparison_table
+from gomhc.lab.cli.terminal import table_console, with_progress, write_json
+from gomhc.lab.comparison import costs as step_costs
+from gomhc.lab.comparison.costs import StepCost
+from gomhc.lab.comparison.methods import recipes_of
+from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
+from gomhc.lab.comparison.result import Result, TrainingText, result
+from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
+from gomhc.lab.comparison.words import findings
+from gomhc.lab.data import corpora
+from gomhc.lab.data.tokens import Dataset, prepare, require_windows
+from gomhc.lab.files import remove_unfinished, require_writable, write_atomically
+from gomhc.lab.lock import lock
+from gomhc.lab.recipes import DEFAULT, RECIPES
+from gomhc.lab.report.comparison_page import comparison_page
+from gomhc.lab.training import Execution, Recipe
+from gomhc.lab.training.distributed import World, world
+
+MOST_JOBS = 1024
+LONGEST_COMPARISON = 1000
+"""Maximum number of seeds."""
+BASE = RECIPES[DEFAULT]()
+
+
+class Stopped(Exception):
+    """The command was asked to stop; every run has saved a checkpoint."""
+
+
+def compare(
+    methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD...")],
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")] = BASE,
+    execution: Annotated[Execution, tyro.conf.arg(name="")] = Execution(),  # noqa: B008
+    seeds: int = 5,
+    out: Path = Path("comparison"),
+    records: Path | None = None,
+    jobs: int | None = None,
+    tune: str | None = None,
+    tuning_seeds: int = 1,
+    tuning_steps: int | None = None,
+    equal_seconds: bool = False,
+    plan: bool = False,
+) -> None:
+    """Train several methods on the same batches from twin weights, and tell how far apart they are.
+
+    A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe behind an @, as in
+    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide the plain network with as many
+    parameters as the first method with streams. The first method is the reference.
+
+    The command writes compare.json and compare.html to OUT. A finished run is kept as a record and not repeated; after
+    an interruption the same command continues, bit for bit. With torchrun, runs go one after the other, each on all
+    processes.
+
+    Args:
+        methods: Two methods or more.
+        recipe: What all methods share.
+        execution: How the runs are computed.
+        seeds: Number of seeds, from --seed on; at least two.
+        out: Folder for the result and for runs in progress.
+        records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
+        jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
+        tune: Try values of an option first, with seeds of their own, and compare each method at its best:
+            learning_rate=1e-3,2e-3,4e-3
+        tuning_seeds: Number of seeds for tuning.
+        tuning_steps: Number of steps of a run for tuning; by default --steps.
+        equal_seconds: Train each method also with as many steps as take the time of the first method; without it, the
+            difference at equal seconds comes from learning curves that are cut short.
+        plan: Time a few steps of each method, say how long the comparison takes, and exit.
+    """
+    recipes, tuning, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
+    text = corpora.find(recipe.corpus)
+    data = prepare(text, recipe.tokenizer)
+    require_windows(data, recipe.context_length)
+    corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
+    require_writable(out / "compare.json")
+    with _locked(out), world(execution.device) as processes:
+        costs = _costs(out / "costs.json", recipes, data, processes)
+        comparison = _Comparison(execution, out, Records(records or out / "records"), jobs, corpus, costs)
+        numbers = range(recipe.seed, recipe.seed + seeds)
+        if plan:
+            comparison.tell_plan(recipes, numbers, tuning, equal_seconds)
+            return
+        try:
+            compared = comparison.compare(recipes, numbers, tuning, equal_seconds)
+        except Stopped:
+            sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
+        if processes.is_main:
+            _show(compared, out)
+
+
+def _show(compared: Result, out: Path) -> None:
+    write_json(out / "compare.json", compared)
+    write_atomically(out / "compare.html", comparison_page(compared).html())
+    print(f"wrote {out / 'compare.html'}")
+    console = table_console(width=180)
+    console.print(comparison_table(compared))
+    for sentence in findings(compared):
+        console.print(f"• {sentence}")
+
+
+class _Comparison:
+    """Where runs are kept, how many go at a time, and what a step of each method costs."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        out: Path,
+        records: Records,
+        jobs: int,
+        corpus: TrainingText,
+        costs: Mapping[str, StepCost],
+    ) -> None:
+        self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
+        self.corpus, self.costs = corpus, costs
+        for problem in records.damaged:
+            _say(f"damaged record: {problem}; running it again")
+
+    def compare(
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
+    ) -> Result:
+        """Tune, run everything that has no record yet, and return the result."""
+        data, tuned = self.corpus.tokens, dict[str, Mapping[object, float]]()
+        if tuning is not None:
+            self.run(tuning.tasks(recipes, data))
+            tuned = {method: tuning.losses(recipe, data, self.records) for method, recipe in recipes.items()}
+            recipes = {method: tuning.applied(recipe, best(tuned[method])) for method, recipe in recipes.items()}
+        self.run(comparison_tasks(recipes, seeds, data))
+        timed = at_equal_seconds(recipes, self.costs) if equal_seconds else None
+        if timed is not None:
+            self.run(comparison_tasks(timed, seeds, data))
+        return result(recipes, seeds, self.corpus, self.records, self.costs, tuned, tuning, timed)
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run the tasks that have no record yet."""
+        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        _say(f"{len(tasks) - len(to_do)} runs kept, {len(to_do)} to do")
+        if not to_do:
+            return
+        stop, errors = self.out / ".stop", list[str]()
+        if _is_main():
+            stop.unlink(missing_ok=True)
+        runs = self.out / "runs"
+        with _file_on_signal(stop):
+            done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
+            if _is_main():
+                done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
+            stopped = self._collect(done, errors)
+        stop.unlink(missing_ok=True)
+        if errors:
+            _say(errors[0])
+            sys.exit(f"{len(errors)} runs failed: {errors[0].strip().splitlines()[-1]}; the same command tries again")
+        if stopped:
+            raise Stopped
+
+    def _collect(self, done: Iterator[Outcome], errors: list[str]) -> bool:
+        """Remember the records; return whether a run was stopped."""
+        try:
+            for outcome in done:
+                if outcome.record is not None:
+                    self.records.add(outcome.record)
+                elif outcome.error:
+                    errors.append(f"{outcome.task}\n{outcome.error}")
+                elif self.jobs == 1:
+                    return True
+        except BrokenExecutor as error:
+            sys.exit(
+                f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished runs "
+                "are kept, and the same command, perhaps with fewer --jobs, continues from here"
+            )
+        return (self.out / ".stop").exists()
+
+    def tell_plan(
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
+    ) -> None:
+        """Print how many runs there are, and how long they take."""
+        if not _is_main():
+            return
+        tasks = [] if tuning is None else tuning.tasks(recipes, self.corpus.tokens)
+        tasks += comparison_tasks(recipes, seeds, self.corpus.tokens)
+        if equal_seconds:
+            tasks += comparison_tasks(at_equal_seconds(recipes, self.costs), seeds, self.corpus.tokens)
+        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        for method, recipe in recipes.items():
+            cost = self.costs[method]
+            print(
+                f"{method}: {cost.num_parameters:,} parameters, {cost.milliseconds:.0f} ms a step, "
+                f"{step_costs.seconds(recipe, cost) / 60:.1f} minutes a run of {recipe.steps:,} steps"
+            )
+        hours = sum(map(self.seconds, to_do)) / 3600
+        print(
+            f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours of one core, "
+            f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
+        )
+
+    def seconds(self, task: Task) -> float:
+        """Return the time that a run takes on one thread."""
+        return step_costs.seconds(task.recipe, self.costs[task.method])
+
+
+def _checked(
+    methods: Sequence[str],
+    recipe: Recipe,
+    execution: Execution,
+    seeds: int,
+    jobs: int | None,
+    tune: str | None,
+    tuning_seeds: int,
+    tuning_steps: int | None,
+) -> tuple[dict[str, Recipe], Tuning | None, int]:
+    """Check the options, and return what they mean."""
+    if recipe.mixing != BASE.mixing:
+        raise ValueError("mixing must be given as METHOD, as in gomhc compare none go; drop --mixing")
+    if seeds == 1:
+        raise ValueError("seeds must be at least 2, because one seed shows no difference from chance; got 1")
+    require_whole("seeds", seeds, 2, LONGEST_COMPARISON)
+    if jobs is None:
+        on_gpu = execution.device != "cpu" and torch.cuda.is_available()
+        jobs = 1 if on_gpu else os.cpu_count() or 1
+    require_whole("jobs", jobs, 1, MOST_JOBS)
+    jobs = jobs if int(os.environ.get("WORLD_SIZE", 1)) == 1 else 1
+    recipes = recipes_of(methods, recipe)
+    tuning = None if tune is None else Tuning.parse(tune, recipe, tuning_seeds, tuning_steps)
+    return recipes, tuning, jobs
+
+
+def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, StepCost]:
+    """Return the costs in the file, after the main process has measured them if they are not there."""
+    vocab_size = data.tokenizer.vocab_size
+
+    def measured() -> str:
+        if step_costs.load(file, recipes, vocab_size) is None:
+            costs = step_costs.measure(recipes, vocab_size, processes.device.type, _watch_turns)
+            step_costs.save(file, costs, recipes, vocab_size)
+        return str(file)
+
+    costs = step_costs.load(Path(processes.from_main(measured)), recipes, vocab_size)
+    assert costs is not None
+    return costs
+
+
+def _watch_turns(turns: Iterator[Turn], total: int) -> Iterator[Turn]:
+    return with_progress(turns, total, describe=lambda turn: f"timing: {turn}")
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Lock the folder in the main process, and delete what a killed one left half written."""
+    if not _is_main():
+        yield
+        return
+    with lock(out / ".lock", str(out)):
+        for name in ("compare.json", "compare.html", "costs.json"):
+            remove_unfinished(out, name)
+        yield
+
+
+@contextmanager
+def _file_on_signal(file: Path) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM create the file, at which runs save and stop; a second Ctrl-C interrupts at once."""
+
+    def ask(number: int, frame: object) -> None:
+        if file.exists() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        file.touch()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_main() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def _say(line: str) -> None:
+    if _is_main():
+        print(line, file=sys.stderr, flush=True)

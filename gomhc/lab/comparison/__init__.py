@@ -1,0 +1,1 @@
+"""Comparison of methods: each is trained on the same batches from twin weights, with several seeds."""

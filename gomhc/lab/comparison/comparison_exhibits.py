@@ -1,0 +1,206 @@
+"""Tables and figures of a comparison, from the content of compare.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.words import difference_of, interval, signs
+from gomhc.lab.exhibits.exhibit import Cell, Plot, Table, Value
+from gomhc.lab.exhibits.style import INK, SPARE, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = ("#0077BB", "#EE7733", "#009988", "#EE3377", "#6B5BD2", "#A8801C", "#33BBEE", *SPARE)
+DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (3, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)))
+STREAMS = {
+    "streams/similarity": "cosine between streams",
+    "streams/spread": "spread of the streams",
+    "mix/distance_to_identity": "‖mix − I‖",
+    "mix/entropy": "entropy of mix",
+    "mix/composite_second_eigenvalue": "|λ₂| of all mixes",
+    "mix/gain_forward": "largest gain",
+}
+"""Measure of `gomhc inspect` -> heading."""
+
+
+def loss_table(result: Result) -> Table:
+    """Losses and paired differences, a row a method."""
+    rows: list[Sequence[Cell]] = []
+    for method in result["methods"]:
+        tokens = difference_of(result, method["method"])
+        seconds = difference_of(result, method["method"], "differences_at_equal_seconds")
+        rows.append(
+            (
+                method["method"],
+                method["num_parameters"],
+                Value(_loss(method)),
+                Value(interval(tokens)),
+                signs(tokens),
+                Value(interval(seconds)),
+                signs(seconds),
+                Value(f"{method['time']:.2f}×"),
+            )
+        )
+    header = (
+        "method",
+        "parameters",
+        "loss",
+        "at equal tokens",
+        "seeds",
+        "at equal seconds",
+        "seeds",
+        "time",
+    )
+    return Table(
+        header=header,
+        rows=rows,
+        caption=f"Validation loss in nats a token after {result['tokens']:,} tokens: mean ± standard error over "
+        f"{len(result['seeds'])} seeds. Differences to {result['reference']}, paired by seed, with the 95 % interval "
+        "of Student's t; below zero is better. Seeds: the sign of each. Equal seconds: "
+        f"{result['equal_seconds']}. Time: of a training step on one thread, as a multiple of the first method's.",
+    )
+
+
+def curves_plot(result: Result) -> Plot:
+    """Validation loss over tokens, and its difference to the reference."""
+    return Plot(
+        draw=lambda: _curves(result),
+        caption="Validation loss over steps, mean over seeds and their range (shade), and the mean difference to "
+        f"{result['reference']}.",
+    )
+
+
+def gradient_plot(result: Result) -> Plot:
+    """Gradient norm over steps."""
+    return Plot(
+        draw=lambda: _gradients(result),
+        caption="Gradient norm before clipping, mean over seeds and their range (shade).",
+    )
+
+
+def gradient_table(result: Result) -> Table:
+    """Jitter and largest gradient norm."""
+    rows = [(method["method"], method["jitter"], method["largest_norm"]) for method in result["methods"]]
+    return Table(
+        header=("method", "mean jitter", "largest gradient norm"),
+        rows=rows,
+        caption="Jitter is the standard deviation over the mean of ten gradient norms in a row, behind the warm-up.",
+    )
+
+
+def cost_table(result: Result) -> Table:
+    """Time and memory of a training step."""
+    rows = [
+        (
+            method["method"],
+            method["num_parameters"],
+            *(Value(f"{method[name]:,.1f}") for name in ("milliseconds", "spread", "megabytes")),
+            Value(f"{method['time']:.2f}×"),
+            "" if method["steps_at_equal_seconds"] is None else method["steps_at_equal_seconds"],
+        )
+        for method in result["methods"]
+    ]
+    header = ("method", "parameters", "ms a step", "spread", "MB", f"/ {result['reference']}", "steps in equal time")
+    return Table(
+        header=header,
+        rows=rows,
+        caption="A training step on one thread: median and interquartile range of steps of all methods in turns, and "
+        "peak memory beyond weights and optimizer state.",
+    )
+
+
+def streams_table(result: Result) -> Table:
+    """What `gomhc inspect` says of the streams at the end of training."""
+    rows = [
+        (method["method"], *(method["streams"].get(name) for name in STREAMS))
+        for method in result["methods"]
+        if method["streams"]
+    ]
+    return Table(
+        header=("method", *STREAMS.values()),
+        rows=rows,
+        caption="After the last step, on a validation text, mean over seeds. Cosine and spread: of the streams that "
+        "enter the last connection; the product of all mixes keeps |λ₂| of what told the streams apart.",
+    )
+
+
+def tuning_table(result: Result) -> Table | None:
+    """Losses of the values that were tried, or None if nothing was tuned."""
+    tuned = [(method["method"], method["tuned"]) for method in result["methods"] if method["tuned"]]
+    if not tuned:
+        return None
+    option, values = tuned[0][1]["option"], tuned[0][1]["values"]
+    rows = [(name, *(_tried(loss) for loss in one["losses"]), Value(str(one["best"]))) for name, one in tuned]
+    return Table(
+        header=("method", *(f"{option} {value}" for value in values), "best"),
+        rows=rows,
+        caption=f"Validation loss of each value after {tuned[0][1]['steps']:,} steps, with seeds that the comparison "
+        f"does not use ({len(tuned[0][1]['seeds'])}).",
+    )
+
+
+def _tried(loss: float | None) -> Value:
+    return Value("diverged" if loss is None else f"{loss:.4f}")
+
+
+def _loss(method: Mapping[str, Any]) -> str:
+    if method["loss"] is None:
+        return "diverged"
+    return f"{method['loss']:.4f}" + ("" if method["standard_error"] is None else f" ± {method['standard_error']:.4f}")
+
+
+def _curves(result: Result) -> Figure:
+    figure = new_figure(8, 3.8)
+    loss, difference = figure.subplots(1, 2)
+    reference = result["methods"][0]["validation"]
+    for index, method in enumerate(result["methods"]):
+        _band(loss, method, "validation", index)
+        band = method["validation"]
+        if index and band["steps"] and band["steps"] == reference["steps"]:
+            difference.plot(band["steps"], np.subtract(band["mean"], reference["mean"]), **_style(method, index))
+    difference.axhline(0, color=INK, linewidth=0.8)
+    means = [value for method in result["methods"] for value in method["validation"]["mean"][1:]]
+    apart = [
+        value
+        for method in result["methods"][1:]
+        if method["validation"]["steps"] == reference["steps"]
+        for value in np.subtract(method["validation"]["mean"], reference["mean"])[2:].tolist()
+    ]
+    if means:
+        loss.set_ylim(min(means) - 0.02, np.quantile(means, 0.95))
+    if apart:
+        difference.set_ylim(min(0, *apart) - 0.005, max(0, *apart) + 0.005)
+    loss.set(xlabel="step", ylabel="validation loss, nats a token")
+    difference.set(xlabel="step", ylabel=f"difference to {result['reference']}")
+    figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _gradients(result: Result) -> Figure:
+    figure = new_figure(6.4, 3.8)
+    axes = figure.subplots()
+    for index, method in enumerate(result["methods"]):
+        _band(axes, method, "gradient_norm", index)
+    axes.set_yscale("log")
+    axes.set(xlabel="step", ylabel="gradient norm")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _band(axes: Axes, method: Mapping[str, Any], name: str, index: int) -> None:
+    band, style = method[name], _style(method, index)
+    axes.plot(band["steps"], band["mean"], **style)
+    axes.fill_between(band["steps"], band["low"], band["high"], color=style["color"], alpha=0.12, linewidth=0)
+
+
+def _style(method: Mapping[str, Any], index: int) -> dict[str, Any]:
+    if index == 0:
+        return {"color": INK, "label": method["method"]}
+    color, dash = COLORS[(index - 1) % len(COLORS)], DASHES[(index - 1) % len(DASHES)]
+    return {"color": color, "linestyle": dash, "label": method["method"]}

@@ -1,0 +1,99 @@
+"""What a comparison runs: tuning with seeds of its own, all methods with all seeds, and again at equal seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gomhc.checks import require_whole
+from gomhc.lab.comparison.costs import StepCost
+from gomhc.lab.comparison.methods import options_of
+from gomhc.lab.comparison.runs import Records, Task
+from gomhc.lab.results.record import Record
+from gomhc.lab.training.recipe import Recipe
+
+TUNING_SEED = 10_000
+"""Seeds for tuning start at the comparison's first seed plus this."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """An option of the recipe, and the values that are tried."""
+
+    option: str
+    values: tuple[object, ...]
+    seeds: tuple[int, ...]
+    steps: int
+
+    @classmethod
+    def parse(cls, text: str, base: Recipe, num_seeds: int, steps: int | None) -> Tuning:
+        """Return the tuning that `learning_rate=1e-3,2e-3` asks for."""
+        require_whole("tuning_seeds", num_seeds, 1)
+        if steps is not None:
+            require_whole("tuning_steps", steps, 1)
+        option, _, values = text.partition("=")
+        tried = tuple(options_of(f"{option}={value}")[option] for value in values.split(","))
+        if len(tried) < 2 or len(set(tried)) < len(tried):
+            raise ValueError(f"tune must be an option and two values or more, learning_rate=1e-3,2e-3; got {text!r}")
+        for value in tried:
+            replace(base, **{option: value})  # raises an error if the recipe does not take it
+        first = base.seed + TUNING_SEED
+        return cls(option, tried, tuple(range(first, first + num_seeds)), steps or base.steps)
+
+    def tasks(self, recipes: Mapping[str, Recipe], data: str) -> list[Task]:
+        """Return the runs of all methods, values and seeds."""
+        return [
+            Task(method, self._recipe(recipe, value, seed), data)
+            for seed in self.seeds
+            for method, recipe in recipes.items()
+            for value in self.values
+        ]
+
+    def losses(self, recipe: Recipe, data: str, records: Records) -> dict[object, float]:
+        """Return the mean last validation loss of each value; a run that diverged counts as infinite."""
+
+        def loss(value: object) -> float:
+            tasks = [Task("", self._recipe(recipe, value, seed), data) for seed in self.seeds]
+            return float(np.mean([last_loss(records.find(task)) for task in tasks]))
+
+        return {value: loss(value) for value in self.values}
+
+    def applied(self, recipe: Recipe, value: object) -> Recipe:
+        """Return the recipe with a value of the option."""
+        options: dict[str, Any] = {self.option: value}
+        return replace(recipe, **options)
+
+    def _recipe(self, recipe: Recipe, value: object, seed: int) -> Recipe:
+        every = min(recipe.evaluate_every, self.steps)
+        return replace(self.applied(recipe, value), seed=seed, steps=self.steps, evaluate_every=every)
+
+
+def best(losses: Mapping[object, float]) -> object:
+    """Return the value with the lowest loss, the first of equals."""
+    return min(losses, key=lambda value: losses[value])
+
+
+def comparison_tasks(recipes: Mapping[str, Recipe], seeds: Sequence[int], data: str) -> list[Task]:
+    """Return the run of every method and seed; all methods of a seed come before the next seed."""
+    return [Task(method, replace(recipe, seed=seed), data) for seed in seeds for method, recipe in recipes.items()]
+
+
+def at_equal_seconds(recipes: Mapping[str, Recipe], costs: Mapping[str, StepCost]) -> dict[str, Recipe]:
+    """Return each recipe with as many steps as take the time of the first method; their schedules are complete."""
+    reference = next(iter(recipes))
+
+    def steps(method: str) -> int:
+        ratio = costs[reference].milliseconds / costs[method].milliseconds
+        return max(1, round(recipes[reference].steps * ratio))
+
+    return {method: replace(recipe, steps=steps(method)) for method, recipe in recipes.items()}
+
+
+def last_loss(record: Record | None) -> float:
+    """Return the last validation loss of a record; infinite if the run diverged."""
+    assert record is not None
+    return math.inf if "diverged" in record.metrics else record.metrics["validation_losses"][-1]

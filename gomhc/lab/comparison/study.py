@@ -1,0 +1,36 @@
+"""Studies: comparisons whose results stand beside the package, in studies/NAME/STAGE/compare.json.
+
+An installed package has none, and whoever asks for one gets nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gomhc.lab.comparison.result import FORMAT, Result
+from gomhc.lab.files import Damaged, read
+from gomhc.lab.results.code_version import PACKAGE
+
+STUDIES = PACKAGE.parent / "studies"
+"""Folder of all studies, in a checkout of the repository."""
+
+
+def files(name: str, studies: Path = STUDIES) -> list[Path]:
+    """Return the files of the stages of a study that are done, in the order of their names."""
+    return sorted((studies / name).glob("*/compare.json"))
+
+
+def stages(name: str, studies: Path = STUDIES) -> dict[str, Result]:
+    """Return the result of each stage of a study that is done."""
+    return {path.parent.name: _load(path) for path in files(name, studies)}
+
+
+def _load(path: Path) -> Result:
+    try:
+        result = json.loads(read(path))
+        if result["format"] != FORMAT:
+            raise ValueError(f"expected the format {FORMAT!r}, got {result['format']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{path} is not a result of gomhc compare: {error}") from None
+    return result

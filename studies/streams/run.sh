@@ -1,0 +1,38 @@
+#!/bin/sh
+# Run the study of plan.md: sh studies/streams/run.sh CORPUS [STAGE...]
+# Finished runs are kept in records/; after any interruption the same command continues. JOBS=N sets the runs at a time.
+set -e
+here=$(cd "$(dirname "$0")" && pwd)
+corpus=$1
+shift
+stages=${*:-1}
+
+compare() { # STAGE METHOD... [OPTION...]
+    stage=$1
+    shift
+    gomhc compare "$@" --corpus "$corpus" --out "$here/$stage" --records "$here/records" ${JOBS:+--jobs "$JOBS"} \
+        --num-layers 6 --num-heads 4 --num-channels 96 --context-length 128 --batch-size 16 --steps 2000 \
+        --warmup-steps 100 --evaluate-every 250 --evaluation-windows 256 --save-every 50 --learning-rate 3e-3 $EXTRA
+}
+
+for stage in $stages; do
+    if [ "$stage" != 1 ]; then
+        chosen=$(python "$here/choose.py")
+        eval "$chosen" # plain, identity and streams: options that stage 1 has chosen
+    fi
+    case $stage in
+    1) compare stage-1 none identity@start=equal-streams go@start=equal-streams go@start=mean-stream --seeds 2 \
+        --tune learning_rate=3e-3,6e-3,1.2e-2 --tuning-steps 500 ;;
+    2) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
+    2b) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
+    3) compare stage-3 "none@$plain" "go@$streams" "go:expressivity=1@$streams" "unconstrained@$streams" \
+        "sinkhorn@$streams" "permutations@$streams" "kronecker@$streams" "orthogonal@$streams" --seeds "${SEEDS:-3}" ;;
+    4) compare stage-4 "none@$plain" "go@$streams" "identity@$identity,num_streams=2" "go@$streams,num_streams=2" \
+        "identity@$identity,num_streams=8" "go@$streams,num_streams=8" "go:expressivity=1@$streams,num_streams=8" \
+        "kronecker@$streams,num_streams=8" "go@$streams,readout=learned" "identity@$identity,readout=learned" \
+        "go@$streams,initial_scale=0.1" "go@$streams,dynamic=False" "go@$streams,total_leak=0.1" \
+        "go@$streams,coefficient_learning_rate=1e-3" "go@$streams,coefficient_learning_rate=9e-3" \
+        --seeds "${SEEDS:-3}" ;;
+    *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
+    esac
+done

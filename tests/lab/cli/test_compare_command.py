@@ -1,0 +1,194 @@
+"""`gomhc compare` gives the same answer whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import assert_sound, needs_chromium, open_page
+from small_runs import small_recipe
+
+from gomhc.lab.cli import main
+
+METHODS = ("none", "none:as-wide", "go@start=equal-streams")
+SMALL = (
+    "--num-layers", "1", "--num-heads", "1", "--num-channels", "16", "--context-length", "16", "--batch-size", "2",
+    "--warmup-steps", "2", "--evaluate-every", "5", "--evaluation-windows", "4", "--save-every", "4",
+)  # fmt: skip
+TIMES = ("milliseconds", "spread", "time", "core_hours")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    small_recipe(file)
+    return file
+
+
+def command(out: Path, corpus: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "gomhc", "compare", "--out", str(out), "--corpus", str(corpus), *SMALL, *arguments]
+
+
+def compare(out: Path, corpus: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(out, corpus, *arguments), capture_output=True, text=True, check=False, timeout=900)
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_times(item) for name, item in value.items() if name not in TIMES}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
+def load(out: Path) -> Any:
+    return json.loads((out / "compare.json").read_text())
+
+
+FULL = ("--seeds", "2", "--steps", "20", "--jobs", "2", "--tune", "learning_rate=1e-3,2e-3", "--tuning-steps", "5")
+
+
+@pytest.fixture(scope="module")
+def out(token_cache: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("comparison")
+    done = compare(folder, corpus, *METHODS, *FULL)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {folder / 'compare.html'}" in done.stdout
+    assert "[6/6] " in done.stderr
+    assert "s left" in done.stderr
+    return folder
+
+
+def test_json_has_the_paired_differences_to_the_first_method(out: Path) -> None:
+    compared = load(out)
+    for which in ("differences", "differences_at_equal_seconds"):
+        assert [one["method"] for one in compared[which]] == list(METHODS[1:])
+        for one in compared[which]:
+            assert one["reference"] == "none"
+            assert one["low"] <= one["mean"] <= one["high"]
+            assert one["mean"] == pytest.approx(sum(one["seeds"]) / 2)
+    losses = {method["method"]: method["losses"] for method in compared["methods"]}
+    assert compared["differences"][0]["seeds"] == [a - b for a, b in zip(*map(losses.get, METHODS[1::-1]), strict=True)]
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [360, 1200])
+def test_page_is_sound_in_a_browser(out: Path, tmp_path: Path, width: int) -> None:
+    seen = open_page((out / "compare.html").read_text(), tmp_path, width=width)
+    assert_sound(seen)
+    assert len(seen["plots"]) == 2
+    assert seen["overflow"] <= 0
+
+
+def test_page_opens_with_what_was_found(out: Path) -> None:
+    page = (out / "compare.html").read_text()
+    assert page.index("With the same tokens, ") < page.index("<table")
+    assert all(method in page for method in METHODS)
+
+
+def test_second_time_nothing_runs(out: Path, corpus: Path) -> None:
+    before = (out / "compare.json").read_bytes()
+    done = compare(out, corpus, *METHODS, *FULL)
+    assert "6 runs kept, 0 to do" in done.stderr
+    assert (out / "compare.json").read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs process groups")
+@pytest.mark.parametrize("sent", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_stopped_at_random_and_started_again_it_gives_the_same_json(
+    out: Path, corpus: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
+    shutil.copy(out / "costs.json", tmp_path)
+    process = subprocess.Popen(
+        command(tmp_path, corpus, *METHODS, *FULL),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline, wanted = time.monotonic() + 600, random.randrange(1, 10)
+    while process.poll() is None and len(list(tmp_path.glob("runs/*/checkpoints/step-*[1-9]"))) < wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    if sent == signal.SIGKILL:
+        os.killpg(process.pid, sent)
+    else:
+        process.send_signal(sent)  # to the command alone, which tells its workers
+    said = process.communicate(timeout=600)[1]
+    if sent == signal.SIGINT and not (tmp_path / "compare.json").exists():
+        assert "interrupted: every run has saved a checkpoint; the same command continues from here" in said
+    done = compare(tmp_path, corpus, *METHODS, *FULL)
+    assert done.returncode == 0, done.stderr
+    assert without_times(load(tmp_path)) == without_times(load(out))
+
+
+def test_plan_says_how_long_it_takes_and_runs_nothing(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    done = compare(tmp_path, corpus, "none", "go", "--seeds", "3", "--steps", "7", "--jobs", "2", "--plan")
+    assert "6 runs to do (0 kept)" in done.stdout
+    assert "hours with 2 at a time" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("none", "go", "--seeds", "1"), "error: --seeds must be at least 2, because one seed shows no difference"),
+        (("none", "magic"), "error: method magic: the mixing must be one of go"),
+        (("none",), "error: a comparison needs at least two methods"),
+        (("none", "go", "--mixing", "identity"), "error: --mixing must be given as METHOD"),
+        (("none", "go", "--context-length", "100000"), "side of the corpus has"),
+        (("none", "go", "--jobs", "0"), "error: --jobs must be a whole number of at least 1, got 0"),
+        (("none", "go", "--corpus", "nowhere.txt"), "error: the corpus must be stories"),
+    ],
+)
+def test_mistake_is_one_line_and_leaves_nothing(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path / "out", corpus, *arguments)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert message in str(stop.value)
+    assert len(str(stop.value).splitlines()) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("go@learning_rate=fast",), "error: method go@learning_rate=fast: learning_rate must be a finite number"),
+        (("go@dynamic=perhaps",), "error: method go@dynamic=perhaps: dynamic must be True or False"),
+        (("go", "--tune", "learning_rate=fast,slow"), "error: learning_rate must be a finite number"),
+    ],
+)
+def test_value_of_the_wrong_kind_is_told(
+    corpus: Path, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path / "out", corpus, "none", *arguments)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert message in str(stop.value)
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_train_each_run_together(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    options = ("none", "go", "--seeds", "2", "--steps", "6", "--tune", "learning_rate=1e-3,2e-3", "--equal-seconds")
+    alone = compare(tmp_path / "alone", corpus, *options, "--jobs", "1")
+    assert alone.returncode == 0, alone.stderr
+    (tmp_path / "together").mkdir()
+    shutil.copy(tmp_path / "alone" / "costs.json", tmp_path / "together")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    together = [*launch, *command(tmp_path / "together", corpus, *options)[1:]]
+    done = subprocess.run(together, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    expected, found = load(tmp_path / "alone"), load(tmp_path / "together")
+    for method, other in zip(expected["methods"], found["methods"], strict=True):
+        assert other["losses"] == pytest.approx(method["losses"], rel=1e-5)

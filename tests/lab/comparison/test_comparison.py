@@ -1,0 +1,366 @@
+"""Methods of a comparison share weights and batches, and their differences are what statistics says."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from small_runs import small_recipe
+from torch import Tensor
+
+from gomhc.lab.comparison import costs as step_costs
+from gomhc.lab.comparison.costs import StepCost
+from gomhc.lab.comparison.methods import recipes_of
+from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
+from gomhc.lab.comparison.result import TrainingText, result
+from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, Task, train_one
+from gomhc.lab.comparison.study import stages
+from gomhc.lab.comparison.words import findings
+from gomhc.lab.experiments.lm import study_exhibits, study_findings
+from gomhc.lab.files import seal
+from gomhc.lab.results.record import Record, Store, key_of
+from gomhc.lab.training import Execution, Recipe, Watcher, train
+from gomhc.lab.training.loop import Trainer
+from gomhc.models import GPT
+
+CPU = Execution(device="cpu")
+pytestmark = pytest.mark.usefixtures("token_cache")
+METHODS = (
+    "none",
+    "identity",
+    "go@start=equal-streams",
+    "go@start=mean-stream,num_streams=3",
+    "sinkhorn@readout=learned",
+)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return small_recipe(tmp_path / "corpus.txt", num_layers=2, steps=4)
+
+
+def record_of(task: Task, losses: list[float], **metrics: Any) -> Record:
+    """A record as a run would leave it, with these validation losses."""
+    curve = {"validation_steps": list(range(len(losses))), "validation_losses": losses, "steps": [0], "losses": [3.0]}
+    numbers = {"gradient_norms": [1.0], "last_loss": 3.0, "jitter": 0.1, "largest_norm": 2.0, "streams": {}}
+    return Record(
+        experiment=EXPERIMENT, run="Training", configuration=task.configuration, full_size=False, key=task.key,
+        code_version=FORMAT, commit="c", versions={"gomhc": "1", "sources": "s"}, device="d", wall_time=1.0,
+        metrics={**curve, **numbers, **metrics},
+    )  # fmt: skip
+
+
+class Seen(Watcher):
+    """Keeps the first weights."""
+
+    def started(self, recipe: Recipe, model: GPT, step: int) -> None:
+        self.weights = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+
+
+class TestSharing:
+    def test_methods_of_a_seed_start_from_the_same_weights_and_see_the_same_batches(
+        self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        batches: dict[str, list[Tensor]] = {}
+        weights = {}
+        original = Trainer.batches
+        for number, (method, own) in enumerate(recipes_of(METHODS, recipe).items()):
+
+            def batches_of(trainer: Trainer, method: str = method) -> Any:
+                drawn = original(trainer)
+                batches.setdefault(method, []).extend(tokens for tokens, _ in drawn)
+                return drawn
+
+            monkeypatch.setattr(Trainer, "batches", batches_of)
+            seen = Seen()
+            train(replace(own, seed=7), tmp_path / str(number), CPU, seen)
+            weights[method] = seen.weights
+        plain = weights["none"]
+        for method in METHODS[1:]:
+            assert set(plain) < set(weights[method])
+            assert all(torch.equal(weights[method][name], plain[name]) for name in plain), method
+            assert all(map(torch.equal, batches[method], batches["none"])), method
+        assert len(batches["none"]) == recipe.steps
+
+    def test_another_seed_gives_other_weights_and_batches(self, recipe: Recipe, tmp_path: Path) -> None:
+        first, second = Seen(), Seen()
+        train(recipe, tmp_path / "0", CPU, first)
+        train(replace(recipe, seed=1), tmp_path / "1", CPU, second)
+        assert not torch.equal(first.weights["tokens.weight"], second.weights["tokens.weight"])
+
+
+class TestMethods:
+    @pytest.mark.parametrize("mixing", ["go", "identity", "go:expressivity=3", "permutations"])
+    @pytest.mark.parametrize("num_channels", [8, 96])
+    def test_wide_control_has_as_many_parameters_to_half_a_row_a_layer(self, mixing: str, num_channels: int) -> None:
+        base = Recipe(num_channels=num_channels)
+        recipes = recipes_of(("none", "none:as-wide", mixing), base)
+        wide, streams = (recipes[name].gpt_config(61) for name in ("none:as-wide", mixing))
+        assert wide.parametrization is None
+        assert abs(wide.num_parameters - streams.num_parameters) <= base.num_layers * (2 * num_channels + 1) / 2
+        assert wide.num_parameters == sum(weight.numel() for weight in GPT(wide).parameters())
+
+    def test_options_behind_an_at_sign_are_of_that_method_alone(self) -> None:
+        recipes = recipes_of(("none", "go:expressivity=1@learning_rate=3e-3,dynamic=False", "go"), Recipe())
+        own = recipes["go:expressivity=1@learning_rate=3e-3,dynamic=False"]
+        assert (own.mixing, own.learning_rate, own.dynamic) == ("go:expressivity=1", 3e-3, False)
+        assert recipes["go"] == Recipe(mixing="go")
+
+    @pytest.mark.parametrize(
+        ("methods", "message"),
+        [
+            (("go",), "at least two methods"),
+            (("none", "go", "go"), "got go twice"),
+            (("none", "magic"), "method magic: the mixing must be one of go"),
+            (("none", "go@seed=3"), "all methods share seed.*use --seed"),
+            (("none", "go@start"), "must look like start=mean-stream"),
+            (("none", "go@colour=red"), "options of a method are num_streams.*got 'colour'"),
+            (("none", "none:as-wide"), "needs a method with streams beside it"),
+            (("none", "none:as-wide=magic"), "the mixing must be one of go"),
+        ],
+    )
+    def test_mistakes_are_told(self, methods: tuple[str, ...], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            recipes_of(methods, Recipe())
+
+
+class TestRecords:
+    def test_record_is_found_whatever_the_corpus_is_called_and_whatever_code_made_it(self, tmp_path: Path) -> None:
+        task = Task("go", Recipe(corpus="here.txt", keep=5), "data")
+        Store(tmp_path).save(record_of(task, [2.0]))
+        found = Records(tmp_path)
+        assert found.find(Task("other name", Recipe(corpus="there.txt", save_every=7), "data")) is not None
+        for other in (Recipe(seed=1), Recipe(mixing="none"), Recipe(readout="sum")):
+            assert found.find(Task("go", other, "data")) is None
+        assert found.find(Task("go", Recipe(), "other data")) is None
+
+    def test_record_from_before_a_field_existed_is_found(self, tmp_path: Path) -> None:
+        task = Task("go", Recipe(), "data")
+        earlier = {name: value for name, value in task.configuration.items() if name not in ("readout", "dynamic")}
+        key = key_of(EXPERIMENT, "Training", earlier, FORMAT)
+        Store(tmp_path).save(replace(record_of(task, [2.0]), configuration=earlier, key=key))
+        assert Records(tmp_path).find(task) is not None
+        assert Records(tmp_path).find(Task("go", Recipe(readout="learned"), "data")) is None
+
+    def test_damaged_record_is_told_and_not_used(self, tmp_path: Path) -> None:
+        task = Task("go", Recipe(), "data")
+        path = Store(tmp_path).save(record_of(task, [2.0]))
+        path.write_text(path.read_text().replace("2.0", "1.0"))
+        found = Records(tmp_path)
+        assert found.find(task) is None
+        assert str(path) in found.damaged[0]
+
+    def test_run_that_diverges_leaves_a_record_that_says_so(
+        self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Trainer, "gradient_norm", lambda trainer: math.nan)
+        outcome = train_one(
+            Task("go", recipe, "data"), Store(tmp_path / "records"), tmp_path / "runs", CPU, tmp_path / ".stop", ""
+        )
+        assert outcome.record is not None
+        assert "gradient's norm nan" in outcome.record.metrics["diverged"]
+        assert str(tmp_path) not in outcome.record.metrics["diverged"]
+
+    def test_file_stops_a_run_which_continues_to_the_same_record(self, recipe: Recipe, tmp_path: Path) -> None:
+        task, stop = Task("go", recipe, "data"), tmp_path / ".stop"
+
+        def outcome(folder: str) -> Any:
+            return train_one(task, Store(tmp_path / folder / "records"), tmp_path / folder, CPU, stop, "")
+
+        class StopAfterOne(Watcher):
+            def wants_stop(self) -> bool:
+                return True
+
+        assert (
+            train(replace(recipe, sample_tokens=0, keep=1), tmp_path / "b" / task.folder_name, CPU, StopAfterOne()) == 1
+        )
+        stop.touch()
+        assert outcome("b").record is None
+        stop.unlink()
+        whole, continued = outcome("a"), outcome("b")
+        assert whole.record.metrics == continued.record.metrics
+        assert whole.record.metrics["validation_steps"] == [0, 3, 4]
+
+
+def test_run_that_is_stopped_at_its_last_step_is_evaluated(recipe: Recipe, tmp_path: Path) -> None:
+    class StopAtTheEnd(Watcher):
+        evaluated_steps: list[int] = []  # noqa: RUF012  of one run
+
+        def stepped(self, record: Mapping[str, Any]) -> None:
+            self.step = record["step"] + 1
+
+        def wants_stop(self) -> bool:
+            return self.step == recipe.steps
+
+        def evaluated(self, record: Mapping[str, Any]) -> None:
+            self.evaluated_steps.append(record["step"])
+
+    watcher = StopAtTheEnd()
+    assert train(recipe, tmp_path / "run", CPU, watcher) == recipe.steps
+    assert watcher.evaluated_steps[-1] == recipe.steps
+
+
+class TestResult:
+    SEEDS = range(5)
+    CORPUS = TrainingText(name="text", fingerprint="f", tokens="data")
+
+    def summarized(self, tmp_path: Path, curves: dict[str, Any], costs: dict[str, float]) -> dict[str, Any]:
+        recipes = recipes_of(tuple(curves), Recipe(steps=2, evaluate_every=1))
+        records = Records(tmp_path)
+        for task in comparison_tasks(recipes, self.SEEDS, "data"):
+            curve = curves[task.method][task.recipe.seed]
+            records.add(record_of(task, curve) if isinstance(curve, list) else record_of(task, [], diverged=curve))
+        steps = {method: StepCost(cost, 0.0, 1.0, 100) for method, cost in costs.items()}
+        compared = result(recipes, self.SEEDS, self.CORPUS, records, steps, {}, None, None)
+        return json.loads(json.dumps(compared, allow_nan=False))
+
+    def curves(self) -> dict[str, Any]:
+        noise = np.random.default_rng(0).normal(0, 0.01, (2, 5, 3)) + np.array([3.0, 2.5, 2.0])
+        return {"none": noise[0].tolist(), "go": (noise[1] - 0.05).tolist()}
+
+    def test_differences_are_paired_by_seed_with_the_interval_of_the_t_test(self, tmp_path: Path) -> None:
+        curves = self.curves()
+        compared = self.summarized(tmp_path, curves, {"none": 1.0, "go": 1.0})
+        (difference,) = compared["differences"]
+        last = {method: [curve[-1] for curve in group] for method, group in curves.items()}
+        assert (difference["method"], difference["reference"]) == ("go", "none")
+        assert difference["seeds"] == pytest.approx(np.subtract(last["go"], last["none"]).tolist())
+        oracle = scipy.stats.ttest_rel(last["go"], last["none"]).confidence_interval(0.95)
+        assert (difference["low"], difference["high"]) == pytest.approx((oracle.low, oracle.high))
+        assert difference["low"] < difference["bootstrap"][0] < difference["mean"] < difference["bootstrap"][1]
+
+    def test_at_equal_cost_equal_seconds_are_equal_tokens(self, tmp_path: Path) -> None:
+        compared = self.summarized(tmp_path, self.curves(), {"none": 1.0, "go": 1.0})
+        assert compared["differences_at_equal_seconds"] == compared["differences"]
+
+    def test_slower_method_is_compared_at_the_steps_that_it_reached(self, tmp_path: Path) -> None:
+        curves = self.curves()
+        compared = self.summarized(tmp_path, curves, {"none": 1.0, "go": 4.0})
+        (difference,) = compared["differences_at_equal_seconds"]
+        reached = [(curve[0] + curve[1]) / 2 for curve in curves["go"]]  # half a step of two
+        assert difference["seeds"] == pytest.approx([a - b[-1] for a, b in zip(reached, curves["none"], strict=True)])
+
+    def test_seed_that_diverged_has_no_difference_and_is_told(self, tmp_path: Path) -> None:
+        curves = self.curves()
+        curves["go"][2] = "at step 1 the loss is nan"
+        compared = self.summarized(tmp_path, curves, {"none": 1.0, "go": 1.0})
+        assert compared["differences"][0]["seeds"][2] is None
+        assert "go diverged with 1 of 5 seeds: at step 1 the loss is nan." in findings(compared)
+
+    @pytest.mark.parametrize(
+        ("shift", "word"), [(-0.5, "is better than"), (0.5, "is worse than"), (0.0, "no difference")]
+    )
+    def test_words_follow_the_interval(self, tmp_path: Path, shift: float, word: str) -> None:
+        curves = self.curves()
+        noise = np.random.default_rng(1).normal(0, 0.01, 5)
+        curves["go"] = [
+            [*curve[:-1], curve[-1] + shift + change] for curve, change in zip(curves["none"], noise, strict=True)
+        ]
+        compared = self.summarized(tmp_path, curves, {"none": 1.0, "go": 1.0})
+        assert word in findings(compared)[0]
+
+
+class TestPlan:
+    def test_tuning_uses_seeds_that_the_comparison_does_not(self) -> None:
+        recipes = recipes_of(("none", "go"), Recipe())
+        tuning = Tuning.parse("learning_rate=1e-3,2e-3", Recipe(), 2, 50)
+        tasks = tuning.tasks(recipes, "data")
+        assert len(tasks) == 2 * 2 * 2
+        compared = {task.recipe.seed for task in comparison_tasks(recipes, range(1000), "data")}
+        assert not compared & {task.recipe.seed for task in tasks}
+        assert {task.recipe.steps for task in tasks} == {50}
+
+    def test_value_with_the_lowest_mean_loss_wins_and_divergence_loses(self, tmp_path: Path) -> None:
+        tuning = Tuning.parse("learning_rate=1e-3,2e-3,4e-3", Recipe(), 2, None)
+        records = Records(tmp_path)
+        losses = {1e-3: (2.0, 1.0), 2e-3: (1.5, 1.4), 4e-3: (1.0, None)}
+        for task in tuning.tasks({"go": Recipe()}, "data"):
+            loss = losses[task.recipe.learning_rate][task.recipe.seed - tuning.seeds[0]]
+            records.add(record_of(task, [3.0, loss]) if loss else record_of(task, [], diverged="nan"))
+        found = tuning.losses(Recipe(), "data", records)
+        assert found == {1e-3: 1.5, 2e-3: 1.45, 4e-3: math.inf}
+        assert best(found) == 2e-3
+
+    @pytest.mark.parametrize("text", ["learning_rate", "learning_rate=1e-3", "learning_rate=1e-3,1e-3", "seed=1,2"])
+    def test_mistakes_in_tune_are_told(self, text: str) -> None:
+        with pytest.raises(ValueError, match=r"tune must be an option|must look like|share seed"):
+            Tuning.parse(text, Recipe(), 1, None)
+
+    def test_equal_seconds_give_a_slower_method_fewer_steps(self) -> None:
+        recipes = recipes_of(("none", "go"), Recipe(steps=100))
+        timed = at_equal_seconds(recipes, {"none": StepCost(2.0, 0, 0, 1), "go": StepCost(3.0, 0, 0, 1)})
+        assert {method: recipe.steps for method, recipe in timed.items()} == {"none": 100, "go": 67}
+
+    def test_costs_are_kept_for_the_same_models_and_no_others(self, tmp_path: Path) -> None:
+        recipes = recipes_of(("none", "go"), Recipe())
+        costs = {method: StepCost(2.0, 0.1, 3.0, 1) for method in recipes}
+        step_costs.save(tmp_path / "costs.json", costs, recipes, 61)
+        again = recipes_of(("none", "go"), Recipe(learning_rate=0.5, steps=3, seed=4, start="near-identity"))
+        assert step_costs.load(tmp_path / "costs.json", again, 61) == costs
+        assert step_costs.load(tmp_path / "costs.json", recipes_of(("none", "identity"), Recipe()), 61) is None
+        assert step_costs.load(tmp_path / "costs.json", recipes, 62) is None
+        (tmp_path / "costs.json").write_text(seal({"a": 1}))
+        assert step_costs.load(tmp_path / "costs.json", recipes, 61) is None
+
+
+def test_recipe_without_the_new_fields_is_restored_as_it_was() -> None:
+    new = ("total_leak", "initial_scale", "dynamic", "readout", "coefficient_learning_rate")
+    earlier = {name: value for name, value in asdict(Recipe()).items() if name not in new}
+    restored = Recipe.from_dict(earlier)
+    assert (restored.readout, restored.dynamic, restored.total_leak, restored.initial_scale) == (
+        "mean",
+        True,
+        None,
+        0.01,
+    )
+    assert restored.coefficient_learning_rate is None
+
+
+class TestStudy:
+    @staticmethod
+    def stage(jitters: dict[str, float], losses: dict[str, float]) -> dict[str, Any]:
+        methods = [
+            {"method": mixing, "recipe": {"mixing": mixing}, "loss": losses[mixing], "jitter": jitters[mixing]}
+            for mixing in losses
+        ]
+        return {"methods": methods, "seeds": [0, 1, 2], "tokens": 5000}
+
+    LOSSES: ClassVar = {
+        "none": 9.0, "unconstrained": 2.0, "permutations": 1.0, "kronecker": 1.01, "go:expressivity=1": 1.02, "go": 1.03
+    }  # fmt: skip
+    JITTERS: ClassVar = {**dict.fromkeys(LOSSES, 0.2), "unconstrained": 0.5, "go": 0.25}
+
+    def test_claims_on_language_models_follow_the_seeds_of_the_study(self) -> None:
+        found = study_findings(
+            {"a": self.stage({"none": 1.0}, {"none": 9.0}), "b": self.stage(self.JITTERS, self.LOSSES)}
+        )
+        assert {claim: finding.value for claim, finding in found.items()} == pytest.approx(
+            {"lm-loss": 0.03, "lm-hc": 2.0, "lm-jitter": 1.25}
+        )
+        assert all("3 seeds, 5,000 tokens" in finding.text and not finding.full_size for finding in found.values())
+
+    def test_study_without_every_method_decides_nothing(self) -> None:
+        assert study_findings({"a": self.stage(self.JITTERS, {"none": 9.0, "go": 1.0})}) == {}
+        assert study_findings({}) == {}
+
+    def test_without_a_folder_of_studies_there_is_none(self, tmp_path: Path) -> None:
+        assert stages("streams", tmp_path) == {}
+
+    def test_file_that_is_no_comparison_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "streams" / "stage").mkdir(parents=True)
+        (tmp_path / "streams" / "stage" / "compare.json").write_text('{"format": "other"}')
+        with pytest.raises(ValueError, match="is not a result of gomhc compare: expected the format"):
+            stages("streams", tmp_path)
+
+    def test_committed_stages_are_shown(self) -> None:
+        for stage in stages("streams").values():
+            assert len(study_exhibits({"stage": stage})) == 2
+            assert findings(stage)
