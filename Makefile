@@ -5,10 +5,11 @@
 #   make docs        writes the documentation site, docs/_build/html/index.html
 #   make wheel       writes dist/gomhc-*.whl with the compiled library, for every Python from 3.11 on
 #   make soak        ten minutes of random work for the compiled operations, under sanitizers and against the plain ones
+#   make coverage    writes gomhc/integrations/COVERAGE.md: which models of transformers can be given streams
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup reproduce test docs wheel chaos soak lint browser clean help
+.PHONY: setup reproduce test docs wheel chaos soak coverage lint browser clean help
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -59,6 +60,9 @@ chaos: setup
 
 soak: setup
 	$(BIN)/python tests/soak.py
+
+coverage: setup
+	$(BIN)/python tests/support/coverage.py
 
 # Tests open pages in Chromium where there is one. It is installed where that takes no question, as in CI.
 browser:

@@ -154,12 +154,14 @@ for folder in map(pathlib.Path, sys.argv[1:]):
     with torch.no_grad():
         found = gomhc.from_pretrained(folder).eval()(**inputs)
     found = [value for value in found.values() if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    print(folder.name, all(map(torch.equal, found, expected)), flush=True)
+    largest = max(value[value.isfinite()].abs().max().item() for value in expected)
+    close = [torch.allclose(a, b, rtol=0, atol=1e-6 * largest) for a, b in zip(found, expected)]
+    print(folder.name, all(close), flush=True)
 """
 
 
 def loaded_in_another_process(folders: list[Path]) -> dict[str, bool]:
-    """By the name of the folder: whether the loaded model gives what the saved one gave, to the last bit."""
+    """By the name of the folder: whether the loaded model gives what the saved one gave."""
     command = [sys.executable, "-c", LOADING, *map(str, folders)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -204,7 +206,7 @@ def table(causal: dict[str, Verdict], others: dict[str, Verdict]) -> str:
         "",
         "*Equal* means that a model with streams gives what it gave without them, to rounding: outputs, outputs",
         "in training with the same dropout, greedily generated tokens, gradients of its weights; and that it gives",
-        "the same, bit for bit, when it has been saved and loaded in another process.",
+        "the same when its coefficients have moved and it has been saved and loaded in another process.",
         "`make coverage` writes this page.",
         "",
     ]
