@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gomhc.integrations.architectures import Architecture, Chains
-from gomhc.integrations.hidden_streams import NotResidualError, LayerCall
+from gomhc.integrations.hidden_streams import LayerCall, NotResidualError
 from gomhc.integrations.layer_code import NoCodeError
 from gomhc.integrations.stream_layer import (
     Branches,

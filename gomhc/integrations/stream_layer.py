@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gomhc.integrations.architectures import Chains
-from gomhc.integrations.hidden_streams import Handlers, HiddenStreams, NotResidualError, Point, LayerCall
+from gomhc.integrations.hidden_streams import Handlers, HiddenStreams, LayerCall, NotResidualError, Point
 from gomhc.integrations.in_float32 import Connections
 from gomhc.integrations.layer_code import rewritten
 from gomhc.integrations.made_class import Made
