@@ -4,8 +4,6 @@ stands in it, and on however many threads.
 
 from __future__ import annotations
 
-import importlib
-import os
 from contextlib import contextmanager
 
 import pytest
@@ -13,7 +11,6 @@ import torch
 
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.kernels import ops
-from gomhc.kernels.forms import single
 from gomhc.kernels.row_product import row_product
 
 BACKENDS = [name for name in ("native", "batched", "plain") if name in kernels.available()]
@@ -221,45 +218,23 @@ def test_a_row_product_and_its_gradients_are_those_of_the_matrix_product():
 # Triton, by its interpreter
 # ----------------------------------------------------------------------------------------------------------------------
 
-os.environ.setdefault("TRITON_INTERPRET", "1")
+needs_triton = pytest.mark.skipif("triton" not in kernels.available(), reason="no CUDA, and no Triton interpreter")
 
 
-@pytest.fixture(scope="module")
-def triton_kernels():
-    pytest.importorskip("triton")
-    if os.environ["TRITON_INTERPRET"] != "1":
-        pytest.skip("TRITON_INTERPRET is off")
-    return importlib.import_module("gomhc.kernels.triton_kernels")
-
-
+@needs_triton
 @pytest.mark.parametrize(("d", "s"), [(3, 1), (4, 2), (5, 2)])
-def test_a_matrix_of_triton_does_not_depend_on_the_batch(triton_kernels, d, s):
-    def function(logits, cotangent):
-        matrix = triton_kernels.orthostochastic_forward(logits, d, s)
-        return matrix, triton_kernels.orthostochastic_backward(logits, cotangent, d, s)
-
+def test_a_matrix_of_triton_does_not_depend_on_the_batch(d, s):
+    mixing = Orthostochastic(num_streams=d, expressivity=s)
     tokens = [tensor[::3] for tensor in probes(d, s)]
-    assert_invariant(function, tokens, sizes=[1, 3, 16, 33, 70], threads=[1, 2, 8])
+    with kernels.use("triton"):
+        assert_invariant(output_and_gradient(mixing), tokens, sizes=[1, 3, 16, 33, 70], threads=[1, 2, 8])
 
 
+@needs_triton
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("d", "c", "s"), [(3, 20, 1), (4, 64, 2)])
-def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(triton_kernels, d, c, s, dtype):
+def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(d, c, s, dtype):
     connection, (tokens, cotangents) = layer(d, c, s, dtype)
-    coefficients = connection.coefficients
-    scale, bias = coefficients._scale_and_bias(tokens)
-    weight, epsilon = coefficients.weight.detach(), 1e-6
-    scale, bias = scale.detach(), bias.detach()
-
-    def function(streams, cotangent):
-        y, write, logits, projection, inverse_rms = ops.read_triton(streams, weight, scale, bias, 0.0, epsilon)
-        mix = ops.mixing_triton(logits, single("go", d, s))
-        out = ops.write_triton(streams, mix, write, y)
-        grad_x, grad_mix, grad_write, grad_y = ops.write_backward_triton(cotangent, streams, mix, write, y)
-        grad_logits = ops.mixing_backward_triton(logits, grad_mix, single("go", d, s))
-        grads = (grad_y, grad_write, grad_logits)
-        saved = (streams, weight, scale, bias, projection, inverse_rms)
-        return out, grad_x, ops.read_backward_triton(*grads, *saved, 0.0)[0]
-
     tokens = (tokens[:6], cotangents[:6])
-    assert_invariant(function, tokens, sizes=[1, 2, 16, 17, 40], threads=[1, 2, 8])
+    with kernels.use("triton"):
+        assert_invariant(output_and_gradient(connection), tokens, sizes=[1, 2, 16, 17, 40], threads=[1, 2, 8])
