@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gomhc.integrations.architectures import Architecture, Chains
-from gomhc.integrations.hidden_streams import NotResidualError, Run
+from gomhc.integrations.hidden_streams import LayerCall, NotResidualError
 from gomhc.integrations.layer_code import NoCodeError
 from gomhc.integrations.stream_layer import (
     Branches,
@@ -164,7 +164,7 @@ class _NewShapeError(NotResidualError):
     """A layer returns another shape than it is given: it has no residual, as the convolutions before an encoder."""
 
 
-class _Recorder(Run):
+class _Recorder(LayerCall):
     """A call in which every place that reads gets a connection."""
 
     def __init__(self, events: list[Any], depth: int, norms_are_passed: bool) -> None:
@@ -255,7 +255,7 @@ def _branches(layer: Any, chains: Chains | None, streams: Tensor, args: Any, kwa
     raise NotResidualError(str(reason) or type(reason).__name__) from reason
 
 
-def _check_layer(run: Run, mean: Tensor, plain: Tensor) -> None:
+def _check_layer(run: LayerCall, mean: Tensor, plain: Tensor) -> None:
     """The streams must end in what the layer adds to them, and their mean must be what the plain layer gives."""
     if not run.connections:
         raise NotResidualError("it adds nothing to its hidden states")

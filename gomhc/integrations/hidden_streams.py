@@ -23,7 +23,7 @@ class NotResidualError(ValueError):
     """The code of a layer does something with its hidden states that streams cannot follow."""
 
 
-class Run:
+class LayerCall:
     """One call of a layer: where its code stands, and the connections by the places that read.
 
     Args:
@@ -64,7 +64,7 @@ class Run:
 class Point:
     """A point on the path of the residual: the streams there, and what a connection has read of them."""
 
-    def __init__(self, run: Run, streams: Tensor) -> None:
+    def __init__(self, run: LayerCall, streams: Tensor) -> None:
         self.run = run
         self.streams = streams
         self.connection: HyperConnection | None = None
@@ -297,7 +297,7 @@ def _read(value: Any, place: str) -> Any:
     return value
 
 
-def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerCall | None:
     for value in (*args, *kwargs.values()):
         if isinstance(value, HiddenStreams):
             return value.point.run

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gomhc.integrations.architectures import Chains
-from gomhc.integrations.hidden_streams import Handlers, HiddenStreams, NotResidualError, Point, Run
+from gomhc.integrations.hidden_streams import Handlers, HiddenStreams, LayerCall, NotResidualError, Point
 from gomhc.integrations.in_float32 import Connections
 from gomhc.integrations.layer_code import rewritten
 from gomhc.integrations.made_class import Made
@@ -60,7 +60,7 @@ class StreamLayer(nn.Module):
         streams = expand(hidden_states, plan.num_streams) if plan.is_first else hidden_states
         branches = plan.branches
         assert branches is not None
-        run = Run(self.connections, branches.places, branches.depth, branches.norms_are_passed)
+        run = LayerCall(self.connections, branches.places, branches.depth, branches.norms_are_passed)
         return finished(compute(self, branches.chains, run, streams, args, kwargs), as_tokens=plan.is_last)
 
 
@@ -72,7 +72,7 @@ def split_arguments(layer_class: Any, args: Any, kwargs: Any) -> tuple[Tensor, A
     return kwargs[name], (), {key: value for key, value in kwargs.items() if key != name}
 
 
-def compute(layer: Any, chains: Chains | None, run: Run, streams: Tensor, args: Any, kwargs: Any) -> Any:
+def compute(layer: Any, chains: Chains | None, run: LayerCall, streams: Tensor, args: Any, kwargs: Any) -> Any:
     """What the layer returns, with these streams in place of its hidden states."""
     hidden_states = HiddenStreams(Point(run, streams))
     if chains is None:
