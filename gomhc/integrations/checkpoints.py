@@ -189,6 +189,8 @@ def _changed_model_class(original: Any, config_class: Any) -> Any:
         "config_class": config_class,
         "_keep_in_fp32_modules_strict": [*(original._keep_in_fp32_modules_strict or ()), "coefficients"],
         "made_by": (_changed_class_of, (original, config_class.model_type.removeprefix(PREFIX))),
+        # Else transformers leaves buffers that are not in files as they are in memory (FalconH1's multipliers).
+        "is_custom_code": original.is_custom_code,
     }
     changed: Any = type(original.__name__, (ChangedModel, original), values)
     # transformers writes this when it makes a model; ours may be a model that was made before, or comes from a pickle.

@@ -32,7 +32,6 @@ OTHERS = {
     "t5": "T5ForConditionalGeneration",
     "bart": "BartForConditionalGeneration",
     "whisper": "WhisperForConditionalGeneration",
-    "wav2vec2": "Wav2Vec2ForCTC",
     "llava": "LlavaForConditionalGeneration",
     "gemma3": "Gemma3ForConditionalGeneration",
     "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
