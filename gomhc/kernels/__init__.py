@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gomhc.kernels import batched, forms, ops, plain_map, plain_streams, triton_ops
-from gomhc.kernels.dispatch import Backend, asked_for, available, chosen, reasons, use
+from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
 from gomhc.kernels.forms import LARGEST
 from gomhc.kernels.library import ELEMENTS
 
@@ -228,9 +228,7 @@ def connect(
         >>> mix.shape
         torch.Size([1, 4, 4])
     """
-    if torch.is_grad_enabled() or form is None or not streams.is_cpu or asked_for() == "triton":
-        return None
-    if not _compiled(streams, weight, scale, bias):
+    if torch.is_grad_enabled() or form is None or _compiled(streams, weight, scale, bias) != "native":
         return None
     *batch, d, c = streams.shape
     flat = streams if streams.dim() == 3 else streams.flatten(0, -3)
@@ -243,10 +241,13 @@ def connect(
     return branch_input.view(*batch, c), write_weights.view(*batch, d), mix.view(*batch, d, d)
 
 
-def _compiled(streams: Tensor, *others: Tensor) -> bool:
-    """Whether there is a compiled version for these tensors."""
-    fits = streams.dim() > 2 and streams.shape[-2] <= LARGEST and chosen(streams, *others) in FAST
-    return fits and ELEMENTS.keys() >= {tensor.dtype for tensor in (streams, *others)}
+def _compiled(streams: Tensor, *others: Tensor) -> Backend | None:
+    """The compiled version for these tensors, or None."""
+    if streams.dim() < 3 or streams.shape[-2] > LARGEST:
+        return None
+    backend = chosen(streams, *others)
+    fits = backend in FAST and ELEMENTS.keys() >= {tensor.dtype for tensor in (streams, *others)}
+    return backend if fits else None
 
 
 def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:

@@ -129,5 +129,6 @@ def _image(i: tl.constexpr, used, num_streams: tl.constexpr, padded_weights: tl.
 
 
 @triton.constexpr_function
-def _factorial(number: int) -> int:
+@no_type_check
+def _factorial(number):
     return math.factorial(number)

@@ -212,6 +212,7 @@ def _transposed(offset, matrix, num_streams: tl.constexpr, padded: tl.constexpr,
 
 
 @triton.constexpr_function
-def _num_pairs(num_iterations: int, form: str) -> int:
+@no_type_check
+def _num_pairs(num_iterations, form):
     """Divisions of rows and then of columns."""
     return num_iterations - 1 if form == "deepseek-v4" else num_iterations

@@ -189,7 +189,7 @@ def sources(tmp_path, monkeypatch):
     [
         ("lab/experiments/depth.py", "DEPTH = 32", "DEPTH = 33", True),
         ("birkhoff/samplers.py", "torch.linalg.qr(gaussian).Q", "gaussian", True),
-        ("kernels/native/lanes.h", "constexpr int TILE", "constexpr short TILE", True),
+        ("kernels/native/rotation.h", "constexpr int TILE", "constexpr short TILE", True),
         ("lab/experiments/depth.py", "DEPTH = 32", "DEPTH = 32  # layers", False),
         ("lab/experiments/depth.py", '"""How fast products', '"""How soon products', False),
         ("lab/experiments/depth.py", "after 16 layers, s = 1", "at depth 16 with s = 1", False),
