@@ -33,7 +33,7 @@ def test_compiled_in_one_graph_it_gives_the_same(parametrization, backend):
     torch.testing.assert_close(ours, plain, rtol=0, atol=200 * torch.finfo(torch.float32).eps)
 
 
-@each(ALL)
+@each([mixing for mixing in ALL if mixing.key != "projection" or mixing.num_streams == 2])  # minutes for each size
 def test_exported_it_gives_the_same(parametrization):
     class Module(torch.nn.Module):
         def forward(self, logits):

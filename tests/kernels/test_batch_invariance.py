@@ -227,7 +227,7 @@ def test_a_matrix_of_triton_does_not_depend_on_the_batch(d, s):
     mixing = Orthostochastic(num_streams=d, expressivity=s)
     tokens = [tensor[::3] for tensor in probes(d, s)]
     with kernels.use("triton"):
-        assert_invariant(output_and_gradient(mixing), tokens, sizes=[1, 3, 16, 33, 70], threads=[1, 2, 8])
+        assert_invariant(output_and_gradient(mixing), tokens, sizes=[1, 16, 33], threads=[1, 2])
 
 
 @needs_triton
@@ -237,4 +237,4 @@ def test_a_token_does_not_depend_on_the_batch_in_the_layer_of_triton(d, c, s, dt
     connection, (tokens, cotangents) = layer(d, c, s, dtype)
     tokens = (tokens[:6], cotangents[:6])
     with kernels.use("triton"):
-        assert_invariant(output_and_gradient(connection), tokens, sizes=[1, 2, 16, 17, 40], threads=[1, 2, 8])
+        assert_invariant(output_and_gradient(connection), tokens, sizes=[1, 16, 17], threads=[1, 2])

@@ -92,8 +92,12 @@ template <typename E> struct Spread {
         F sums[T][V];
         for (int t = 0; t < T; t++) {
             const float *own = factors + (token - first + t) * (d + 1);
-            for (int v = 0; v < V; v++)
-                sums[t][v] = own[j] * load(grad + t * c + v * L) + own[d] * load(x + t * size + v * L);
+            for (int v = 0; v < V; v++) {
+                // One after the other from zero on: of a sum of two products, the compiler may round either one.
+                sums[t][v] = F{};
+                sums[t][v] += own[d] * load(x + t * size + v * L);
+                sums[t][v] += own[j] * load(grad + t * c + v * L);
+            }
         }
         const float *weight = task.weight + column, *numbers = y + (token - first) * task.k;
         for (int row = 0; row < task.k; row++, weight += size, numbers += T) {

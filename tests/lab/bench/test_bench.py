@@ -27,7 +27,7 @@ TINY = {
     "decode": ("--text", "4"),
 }
 METHODS = {
-    "projection": {"linalg.solve", "go", "mHC-lite's product", "20 Sinkhorn iterations"}
+    "projection": {"linalg.solve", "go", "kronecker of two go", "mHC-lite's product", "20 Sinkhorn iterations"}
     | {f"go ({name})" for name in kernels.available()}
     | {bench_projection.PEER for module in [bench_projection.PEER_MODULE] if timing.is_installed(module)}
     | set(gomhc.PARAMETRIZATIONS),
