@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,9 @@ def test_every_module_is_on_the_map():
 
 def test_every_name_of_a_mixing_is_in_the_readme():
     assert {f"`{name}`" for name in named_settings() if "square" not in name} <= set(re.findall(r"`[\w-]+`", README))
+
+
+def test_tables_of_times_are_what_the_benchmarks_measured():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "write_tables.py"))
+    assert README.count("<!-- benchmark: ") == 3
+    assert script["with_tables"](README) == README
