@@ -38,7 +38,7 @@ Remote._download = logged("download", download)
 loop.prepare.__globals__["_encode"] = logged("encode", encode)
 with distributed.world("cpu") as processes:
     data = loop._dataset(Recipe(corpus="shakespeare", batch_size=2, context_length=8), processes, None)
-    print(data.fingerprint, flush=True)
+    sys.stdout.write(f"{data.fingerprint}\\n")  # at once: print would write the end of the line by itself
 """
 
 
