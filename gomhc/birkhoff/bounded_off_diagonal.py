@@ -63,10 +63,12 @@ class BoundedOffDiagonal(Parametrization):
         return Promise(norm=1 + self.bound)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
-        off_diagonal = self.bound / max(1, self.num_streams - 1) * logits.tanh()
-        identity = torch.eye(self.num_streams, dtype=logits.dtype, device=logits.device).flatten()
-        matrix = identity.expand(*logits.shape[:-1], -1).index_copy(-1, self._places(logits.device), off_diagonal)
-        return matrix.unflatten(-1, (self.num_streams, self.num_streams))
+        d = self.num_streams
+        bounded = self.bound / max(1, d - 1) * logits.tanh()
+        # Not into an expanded identity: torch.compile (2.13) would write all matrices to the same place.
+        zeros = logits.new_zeros(*logits.shape[:-1], d * d)
+        off_diagonal = zeros.index_copy(-1, self._places(logits.device), bounded).unflatten(-1, (d, d))
+        return torch.eye(d, dtype=logits.dtype, device=logits.device) + off_diagonal
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
         share = matrix.flatten(-2)[:, self._places(matrix.device)] * max(1, self.num_streams - 1) / self.bound

@@ -271,7 +271,9 @@ def test_the_layer_is_the_same_in_every_version(batch):
 @pytest.mark.unchecked
 def test_the_plain_version_can_be_forced_and_an_absent_one_is_refused(monkeypatch):
     seen = []
-    monkeypatch.setattr(kernels.plain_map, "orthostochastic", lambda *args: seen.append(args) or plain_map(*args))
+    monkeypatch.setattr(
+        kernels.plain_map, "orthostochastic", lambda *args, **sizes: seen.append(args) or plain_map(*args, **sizes)
+    )
     go = Orthostochastic(num_streams=2)
     with kernels.use("plain"):
         go(torch.randn(6))

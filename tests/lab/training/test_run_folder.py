@@ -301,7 +301,7 @@ class TestHostileFolder:
             (lambda state: state["tokenizer"].update(characters="aa"), "no character twice"),
             (lambda state: state["tokenizer"].update(characters=7), "no character twice"),
             (lambda state: state["tokenizer"].update(has_end=7), "has_end must be"),
-            (lambda state: state["tokenizer"].update(kind="words"), "kind must be one of character, gpt2"),
+            (lambda state: state["tokenizer"].update(kind="words"), "kind must be one of character, bpe, gpt2"),
             (lambda state: state["tokenizer"].update(size=3), "not a description of a tokenizer"),
             (lambda state: state.update(tokenizer=[]), "kind must be one of"),
             (lambda state: state["history"].update(bytes=-1), "must be a whole number"),
