@@ -5,11 +5,12 @@
 #   make docs        writes the documentation site, docs/_build/html/index.html
 #   make wheel       writes dist/gomhc-*.whl with the compiled library, for every Python from 3.11 on
 #   make soak        ten minutes of random work for the compiled operations, under sanitizers and against the plain ones
+#   make tables      writes the tables in README.md and docs/ from committed results
 #   make coverage    writes gomhc/integrations/COVERAGE.md: which models of transformers can be given streams
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup reproduce test docs wheel chaos soak coverage lint browser clean help
+.PHONY: setup reproduce test docs wheel chaos soak tables coverage lint browser clean help
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -60,6 +61,11 @@ chaos: setup
 
 soak: setup
 	$(BIN)/python tests/soak.py
+
+tables: setup
+	$(BIN)/python benchmarks/write_tables.py
+	$(BIN)/python docs/mixing_table.py
+	$(BIN)/python studies/write_results.py
 
 coverage: setup
 	$(BIN)/python tests/support/coverage.py

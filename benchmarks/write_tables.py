@@ -1,6 +1,12 @@
-"""Write the tables of times in README.md from the files that `gomhc bench` wrote to this folder.
+"""Write the tables of times in README.md and docs/*.md from the files that `gomhc bench` wrote to this folder.
 
-    gomhc bench projection --json benchmarks/projection.json    # and so for layer, step and decode
+    gomhc bench projection --json benchmarks/projection.json    # likewise layer, step and decode
+    gomhc bench projection --grow --json benchmarks/growth.json
+    gomhc bench layer-growth --json benchmarks/layer_growth.json
+    gomhc bench step --compile --channels 128 --heads 4 --vocab 512 --batch 16 --tokens 128 \\
+        --json benchmarks/step_compiled.json
+    gomhc bench step --channels 128 --heads 4 --vocab 512 --batch 16 --tokens 128 --threads 1 \\
+        --json benchmarks/small_step.json
     python benchmarks/write_tables.py
 
 Each table stands between `<!-- benchmark: NAME -->` and `<!-- end of benchmark -->`.
@@ -9,16 +15,25 @@ Each table stands between `<!-- benchmark: NAME -->` and `<!-- end of benchmark 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gomhc.lab.bench.layer_growth import mixings
+from gomhc.lab.bench.operations import COUNTS, ENTRIES, PRODUCT_OF_GO, layer_operations, map_operations
+from gomhc.lab.bench.projection import STREAMS
+
 FOLDER = Path(__file__).parent
-README = FOLDER.parent / "README.md"
-PLACE = re.compile(r"(<!-- benchmark: (\w+) -->\n).*?(<!-- end of benchmark -->)", re.DOTALL)
+sys.path.insert(0, str(FOLDER.parent / "docs"))
+
+from places import fill  # noqa: E402
 
 Rows = list[dict[str, Any]]
+UNCOUNTED = ("identity", "unconstrained", "20 Sinkhorn iterations", "mHC-lite's product", "permutations", "kronecker")
+"""Methods whose times over d are not in the table: there is nothing to compute, or the count is of another kind."""
+BY_EXPRESSIVITY = ("go", "linalg.solve", PRODUCT_OF_GO)
+"""Methods that are measured for several s."""
 
 
 def projection(rows: Rows) -> str:
@@ -42,32 +57,110 @@ def layer(rows: Rows) -> str:
 
 
 def decode(rows: Rows) -> str:
-    """Times of one token more, as multiples of the plain model's."""
-    table = ["| one token more | layers | c | / plain residual |", "|---|---|---|---|"]
+    """Times of decoding one token or of reading a prompt, as multiples of the plain model's."""
+    names = tuple(rows[0]["sizes"])
+    table = [f"| decoding | {' | '.join(names)} | / plain residual |", f"|---|{'---|' * len(names)}---|"]
     for row in rows:
-        cells = (row["method"], row["sizes"]["layers"], row["sizes"]["c"], _short(row["ratios"]["plain residual"]))
-        table.append("| {} | {} | {} | {} |".format(*cells))
+        cells = (row["method"], *(row["sizes"][name] for name in names), _short(row["ratios"]["plain residual"]))
+        table.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(table)
 
 
 def step(rows: Rows) -> str:
     """Times of a training step, as multiples of the plain model's."""
-    table = ["| training step of the 30M GPT, 4 x 256 tokens | / plain residual |", "|---|---|"]
+    sizes = rows[0]["sizes"]
+    model = f"{sizes['layers']} layers of c = {sizes['c']}, {sizes['batch']} x {sizes['tokens']} tokens"
+    table = [f"| training step, {model} | / plain residual |", "|---|---|"]
     table += [f"| {row['method']} | {_short(row['ratios']['plain residual'])} |" for row in rows]
     return "\n".join(table)
 
 
-TABLES: dict[str, Callable[[Rows], str]] = {"projection": projection, "layer": layer, "step": step, "decode": decode}
+def overview() -> str:
+    """The times that a reader asks for first, each beside what it is compared with."""
+    maps = {row["method"]: row["milliseconds"] for row in rows_of("projection") if row["sizes"]["d"] == 4}
+    layers = {row["method"]: row["milliseconds"] for row in rows_of("layer")}
+    tokens = [row["ratios"]["plain residual"] for row in rows_of("decode") if row["method"] == "go"]  # the GPT's first
+    rows = [
+        ("map, `go`", "Sinkhorn in C++ (`sinkhorn`)", maps["go"] / maps["sinkhorn"]),
+        ("", "20 Sinkhorn iterations in torch", maps["go"] / maps["20 Sinkhorn iterations"]),
+        ("", "`torch.linalg.solve`", maps["go"] / maps["linalg.solve"]),
+        ("layer, `go`", "its roofline: three products, eight copies", layers["go"] / layers["roofline"]),
+        ("", "transformers' layer of DeepSeek-V4", layers["go"] / layers["transformers, DeepSeek-V4"]),
+    ]
+    if (FOLDER / "step.json").exists():
+        steps = {row["method"]: row["ratios"]["plain residual"] for row in rows_of("step")}
+        rows.append(("training step, 30M GPT with `go`", "the plain GPT", steps["go"]))
+    rows.append(("decoding a token, 30M GPT with `go`", "the plain GPT", tokens[0]))
+    head = ["| forward and backward, d = 4 | compared with | time |", "|---|---|---|"]
+    return "\n".join(head + [f"| {what} | {other} | {_short(ratio)}× |" for what, other, ratio in rows])
 
 
-def with_tables(text: str) -> str:
-    """The text with every table written anew."""
+def step_compiled(rows: Rows) -> str:
+    """Times of a training step under torch.compile, as multiples of the compiled plain model's."""
+    return step(rows).replace("training step", "compiled training step", 1)
 
-    def table(place: re.Match[str]) -> str:
-        record = json.loads((FOLDER / f"{place[2]}.json").read_text())
-        return f"{place[1]}{TABLES[place[2]](record['rows'])}\n{place[3]}"
 
-    return PLACE.sub(table, text)
+def growth(rows: Rows) -> str:
+    """Time of a multiply-add of each map over the number of streams; of go and the solve with s = 1 to 3."""
+    cost = {}
+    for row in rows:
+        d, s = row["sizes"]["d"], row["sizes"]["s"]
+        nanoseconds = 1e6 * row["milliseconds"] / row["sizes"]["matrices"]
+        cost[row["method"], d, s] = nanoseconds / map_operations(row["method"], d, s)
+    methods = [
+        (method, s)
+        for s in (1, 2, 3)
+        for method in dict.fromkeys(method for method, d, size in cost if size == s)
+        if method not in UNCOUNTED and "(" not in method
+    ]
+    head = ["map, ps for a multiply-add", "count", *(f"d = {d}" for d in STREAMS)]
+    table = [_row(head), _row(["---"] * len(head))]
+    for method, s in methods:
+        label = f"{method}, s = {s}" if method in BY_EXPRESSIVITY else method
+        cells = [_short(1e3 * cost[method, d, s]) if (method, d, s) in cost else "" for d in STREAMS]
+        table.append(_row([label, COUNTS.get(method, ENTRIES).formula, *cells]))
+    return "\n".join(table)
+
+
+def layer_growth(rows: Rows) -> str:
+    """Time of a token over the number of streams, and that of a multiply-add."""
+    head = ["layer, c = 128", "d", "thousand multiply-adds a token", "µs a token", "ps for a multiply-add"]
+    table = [_row(head), _row(["---"] * len(head))]
+    for row in rows:
+        d, c, method = row["sizes"]["d"], row["sizes"]["c"], row["method"]
+        count = layer_operations(method, d, 2, mixings(d)[method].num_logits, c)
+        microseconds = 1e3 * row["milliseconds"] / row["sizes"]["tokens"]
+        table.append(_row([method, d, f"{count / 1e3:,.0f}", _short(microseconds), _short(1e6 * microseconds / count)]))
+    return "\n".join(table)
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+TABLES: dict[str, Callable[[Rows], str]] = {
+    "projection": projection,
+    "layer": layer,
+    "step": step,
+    "small_step": step,
+    "step_compiled": step_compiled,
+    "decode": decode,
+    "growth": growth,
+    "layer_growth": layer_growth,
+}
+"""Name of a file and of the places that show it -> its table."""
+OVERVIEWS: dict[str, Callable[[], str]] = {"overview": overview}
+"""Tables from several files."""
+
+
+def rows_of(name: str) -> Rows:
+    """What `gomhc bench NAME` measured."""
+    return json.loads((FOLDER / f"{name}.json").read_text())["rows"]
+
+
+def table(name: str) -> str:
+    """Return the table of this name."""
+    return OVERVIEWS[name]() if name in OVERVIEWS else TABLES[name](rows_of(name))
 
 
 def _ratio(time: float, reference: float) -> str:
@@ -82,4 +175,4 @@ def _short(number: float) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text()))
+    fill("benchmark", table)

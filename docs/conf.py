@@ -17,6 +17,7 @@ import docstrings  # noqa: E402
 import mathml  # noqa: E402
 import mixing_pages  # noqa: E402
 import pictures  # noqa: E402
+import reproduction_page  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
 import gomhc  # noqa: E402
@@ -50,44 +51,13 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = "gomhc"
-html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_static_path = ["_static", "../gomhc/lab/report/templates/look.css"]
+html_css_files = ["look.css", "site.css"]  # the look of the pages that commands write, and what the site adds
 html_copy_source = False
 html_show_sphinx = False
+html_extra_path = [str(reproduction_page.PAGE)] if reproduction_page.PAGE.exists() else []
 html_math_renderer = "mathml"
 pygments_style, pygments_dark_style = "friendly", "github-dark"
-html_theme_options = {
-    # The colours of the pages that commands write: gomhc/lab/report/templates/page.html
-    "light_css_variables": {
-        "color-background-primary": "#fff",
-        "color-background-secondary": "#f5f7f9",
-        "color-background-border": "#d8dde3",
-        "color-foreground-primary": "#1b1f24",
-        "color-foreground-secondary": "#59636e",
-        "color-foreground-muted": "#59636e",
-        "color-brand-primary": "#0b62b0",
-        "color-brand-content": "#0b62b0",
-        "color-brand-visited": "#0b62b0",
-        "color-inline-code-background": "#f5f7f9",
-        "color-code-background": "#f5f7f9",
-        "color-code-foreground": "#1b1f24",
-        "font-stack": "system-ui, sans-serif",
-    },
-    "dark_css_variables": {
-        "color-background-primary": "#14171b",
-        "color-background-secondary": "#1c2127",
-        "color-background-border": "#323941",
-        "color-foreground-primary": "#e4e8ec",
-        "color-foreground-secondary": "#9aa5b1",
-        "color-foreground-muted": "#9aa5b1",
-        "color-brand-primary": "#74b6f7",
-        "color-brand-content": "#74b6f7",
-        "color-brand-visited": "#74b6f7",
-        "color-inline-code-background": "#1c2127",
-        "color-code-background": "#1c2127",
-        "color-code-foreground": "#e4e8ec",
-    },
-}
 
 
 def setup(app: Sphinx) -> None:
@@ -95,6 +65,7 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (mathml.visit_inline, None), (mathml.visit_block, None))
     app.add_directive("drawing", pictures.Drawing)
     app.add_directive("difference", differences.Difference)
+    app.add_directive("reproduction", reproduction_page.Reproduction)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", docstrings.with_colons, priority=900)  # behind it
     mixing_pages.write(FOLDER / "mixings")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import mixing_table
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -43,33 +44,39 @@ def index() -> str:
         cost = Cost.of(mixing)
         names = ", ".join(f"`{name}`" for name in cls.names)
         rows.append(
-            f"| [`{key}`]({key}.md) | {names} | {mixing.num_logits} | {promise(mixing)} | "
-            f"{'yes' if mixing.covers_polytope else 'no'} | {cost.forward} + {cost.backward} |"
+            f"| [`{key}`]({key}.md) | {promise(mixing)} | {mixing.num_logits} | "
+            f"{'yes' if mixing.covers_polytope else 'no'} | {cost.forward} + {cost.backward} | {names} |"
         )
     pages = "\n".join(gomhc.PARAMETRIZATIONS)
     return f"""# Mixings
 
 A *mixing* turns free reals, the *logits*, into the matrix that mixes the streams. Wherever one is passed
 ({{py:class}}`gomhc.HyperConnection`, {{py:func}}`gomhc.upcycle`, {{py:func}}`gomhc.doubly_stochastic`, `--mixing`),
-it is a value, `gomhc.Orthostochastic(num_streams=4)`, or text: a key or a name of the literature from this table, with
-options behind a colon, `"go:expressivity=3"`.
+it is a value, `gomhc.Orthostochastic(num_streams=4)`, or text: a key or a name from the literature, with
+options after a colon, `"go:expressivity=3"`.
 
-Sizes and counts are of d = 4 streams. Operators are those that torch runs forward and backward for a batch of matrices:
-on a GPU each is a kernel launch or more.
+Sizes and counts are for d = 4 streams. Operators are those that torch runs forward and backward for a batch of
+matrices; on a GPU each is at least one kernel launch.
 
-| key | names in the literature | free reals | promise | reaches all of the polytope | operators |
+| key | promise | free reals | reaches all of the polytope | operators | names in the literature |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
 
 How far each is from exact, over the scale of its logits:
 
 ```{{drawing}} marginal_errors
-The worst row or column sum of 1,024 random 4 × 4 matrices in float32. Solid lines promise exactness, dashed ones not.
+The worst row or column sum of 1,024 random 4 × 4 matrices in float32. Solid lines promise exactness,
+dashed ones do not.
 ```
 
 **Which one?** Start with [`go`](go.md): exact, one operator, for any number of streams. Compare it with
 [`identity`](identity.md), which does not mix at all, before you compare it with anything else.
 [`transportation`](transportation.md) has the fewest free reals of those that reach the whole polytope.
+
+Each is a frozen dataclass, `cls(num_streams=4)`, with `num_logits`, `__call__(logits)`, `initial_logits(generator)`,
+`fit(matrix)`, `promise`, `covers_polytope` and `num_parameters(num_channels)`. A {{py:class}}`gomhc.Promise` states
+facts that the tests check for every method: nonnegative, unit rows, unit columns, to rounding or not, the largest norm,
+all singular values one. `gomhc.PARAMETRIZATIONS` maps keys to classes. [](../contributing.md) shows how to add one.
 
 ```{{toctree}}
 :maxdepth: 1
@@ -114,7 +121,7 @@ fourth roots of one, dotted is the region of all stochastic matrices. Right: its
 
 {sizes_table(cls)}
 
-At d = 4, {Cost.of(mixing).in_words()} Time depends on the machine: `gomhc bench projection` measures it.
+At d = 4, {Cost.of(mixing).in_words()}{time_in_words(key)}
 
 ## In code
 
@@ -252,6 +259,15 @@ class Cost(NamedTuple):
         )
 
 
+def time_in_words(key: str) -> str:
+    """The time of the map as a multiple of go's, if it was measured, and the command that measures it."""
+    time = mixing_table.times().get(key)
+    measured = (
+        "" if time is None or key == "go" else f" The map takes {mixing_table.short(time)} times as long as `go`."
+    )
+    return f"{measured} Time depends on the machine; measure it with `gomhc bench projection`."
+
+
 class Operators(TorchDispatchMode):
     """Counts operators that compute a tensor; views cost nothing."""
 
@@ -266,5 +282,5 @@ class Operators(TorchDispatchMode):
 
 
 def written(options: Any) -> str:
-    """Options of a mixing as they are written behind the colon."""
+    """Options of a mixing as they are written after the colon."""
     return ", ".join(f"{name}={value}" for name, value in options.items()) or "default options"

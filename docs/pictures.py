@@ -10,20 +10,25 @@ Each function here draws one figure. A page asks for it by name:
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from mixing_table import short
+from places import ROOT
 
 import gomhc
 from gomhc.birkhoff.karpelevic import karpelevic_boundary
 from gomhc.birkhoff.measures import marginal_error
 from gomhc.birkhoff.spectral_reach import spectral_reach
+from gomhc.lab.bench.operations import map_operations
+from gomhc.lab.bench.projection import STREAMS
 from gomhc.lab.exhibits.spectrum_plots import outline
-from gomhc.lab.exhibits.style import INK, line, look, new_figure
+from gomhc.lab.exhibits.style import INK, SPARE, line, look, new_figure
 from gomhc.lab.report.page import svg
 
 if TYPE_CHECKING:
@@ -108,6 +113,48 @@ def depth_gain() -> Figure:
     return figure
 
 
+def times(benchmark: str) -> Figure:
+    """Times in benchmarks/NAME.json at d = 4, as multiples of go's."""
+    rows = rows_of(benchmark)
+    milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"].get("d", 4) == 4}
+    ratios = {name: time / milliseconds["go"] for name, time in milliseconds.items()}
+    names = sorted(ratios, key=lambda name: -ratios[name])
+    figure = new_figure(6.4, 0.6 + 0.2 * len(names))
+    axes = figure.subplots()
+    color = {name: look(_name("go")).color if name == "go" else SPARE[0] for name in names}
+    bars = axes.barh(names, [ratios[name] for name in names], color=[color[name] for name in names], height=0.7)
+    axes.bar_label(bars, [f" {short(ratios[name])}" for name in names], fontsize=7)
+    axes.set_xscale("log")
+    axes.margins(x=0.1)
+    axes.set(xlabel="time, as a multiple of go's")
+    axes.tick_params(axis="y", labelsize=8)
+    axes.margins(y=0.01)
+    return figure
+
+
+def growth() -> Figure:
+    """Time of a multiply-add of each map over the number of streams, as the benchmark measured it."""
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    for key in ("go", "go-unitary", "sinkhorn", "sinkhorn-v4", "orthogonal", "spectral-sphere", "projection"):
+        rows = [row for row in rows_of("growth") if row["method"] == key and row["sizes"]["s"] == 2]
+        streams = [row["sizes"]["d"] for row in rows]
+        picoseconds = [
+            1e9 * row["milliseconds"] / row["sizes"]["matrices"] / map_operations(key, row["sizes"]["d"], 2)
+            for row in rows
+        ]
+        axes.loglog(streams, picoseconds, **line(_name(key)))
+    axes.set_xticks(STREAMS, labels=[str(d) for d in STREAMS])
+    axes.set(xlabel="streams", ylabel="time of a multiply-add, ps")
+    figure.legend(ncols=3, fontsize=8, loc="outside lower center")
+    return figure
+
+
+def rows_of(benchmark: str) -> list[dict[str, Any]]:
+    """What `gomhc bench` wrote to benchmarks/NAME.json."""
+    return json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text(encoding="utf-8"))["rows"]
+
+
 def _name(key: str) -> str:
     """The name under which figures know a mixing: the literature's for its default setting, else its key."""
     known = {"go": "go-s2", "go-unitary": "go-unitary-s2", "average": "average:num_terms=2"}
@@ -116,7 +163,7 @@ def _name(key: str) -> str:
 
 
 DRAWINGS: dict[str, Callable[..., Figure]] = {
-    function.__name__: function for function in (reach, marginal_errors, depth_gain)
+    function.__name__: function for function in (reach, marginal_errors, depth_gain, times, growth)
 }
 
 

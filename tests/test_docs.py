@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from code_blocks import code_blocks
+from site_modules import site_module
 
 import gomhc
+from gomhc.birkhoff.registry import named_settings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -21,15 +21,7 @@ PAGES = {page.name: page.read_text(encoding="utf-8") for page in sorted(DOCS.glo
 WITH_CODE = [name for name, text in PAGES.items() if code_blocks(text)]
 
 
-def module(name: str) -> ModuleType:
-    """A module of docs/, which is no package."""
-    specification = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    loaded = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(loaded)
-    return loaded
-
-
-mixing_pages = module("mixing_pages")
+mixing_pages = site_module("mixing_pages")
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
@@ -56,6 +48,10 @@ def test_every_mixing_has_a_page_whose_code_runs(key: str) -> None:
 def test_the_index_links_to_every_mixing() -> None:
     index = mixing_pages.index()
     assert all(f"[`{key}`]({key}.md)" in index for key in gomhc.PARAMETRIZATIONS)
+
+
+def test_the_index_has_every_name_of_the_literature() -> None:
+    assert {f"`{name}`" for name in named_settings()} <= set(re.findall(r"`[\w-]+`", mixing_pages.index()))
 
 
 def test_a_note_belongs_to_a_registered_mixing() -> None:
@@ -85,12 +81,28 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert {Path(name).stem for name in PAGES} - {"index"} <= listed
 
 
-def test_the_sections_of_readme_that_pages_include_are_there() -> None:
+def test_the_sections_of_files_that_pages_include_are_there() -> None:
     for name, text in PAGES.items():
         for file, options in re.findall(r"```\{include\} (\S+)\n(.*?)```", text, flags=re.DOTALL):
             included = (DOCS / file).read_text(encoding="utf-8")
             for mark in re.findall(r': "(.*)"$', options, flags=re.MULTILINE):
                 assert mark.replace("\\n", "\n") in included, f"{name} includes {file} from or to {mark!r}"
+
+
+def test_every_part_of_the_package_is_on_the_map_and_everything_on_the_map_exists() -> None:
+    mapped = set(re.findall(r"^\| `(gomhc/[\w/.]*)`", PAGES["architecture.md"], flags=re.MULTILINE))
+    for path in mapped:
+        assert (ROOT / path).exists(), path
+    parts = {f"{path.parent.relative_to(ROOT)}/" for path in (ROOT / "gomhc").rglob("__init__.py")}
+    assert parts <= mapped
+
+
+def test_every_module_is_on_the_map() -> None:
+    listed = set(re.findall(r"`([\w/]+)`", PAGES["architecture.md"]))
+    whole = ("birkhoff", "cli", "experiments", "exhibits", "statistics")  # one a file, or named as a kind
+    for path in (ROOT / "gomhc").rglob("*.py"):
+        if path.parent.name not in whole and path.stem not in ("__init__", "__main__", "recipes"):
+            assert path.stem in listed, path
 
 
 def test_docstrings_become_restructured_text() -> None:
@@ -106,7 +118,7 @@ def test_docstrings_become_restructured_text() -> None:
         "",
         "    >>> f(*x)",
     ]
-    converted = module("docstrings").converted(lines)
+    converted = site_module("docstrings").converted(lines)
     assert converted[2:5] == ["::", "", "    B_ij = |Q_ij|**2"]
     assert r"    x: (\*batch, c), see `*x`" in converted
     assert converted[-1] == "    >>> f(*x)"
@@ -115,7 +127,7 @@ def test_docstrings_become_restructured_text() -> None:
 def test_broken_links_and_things_from_elsewhere_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<p id="here"></p><a href="b.html#there">b</a> <a href="#here">a</a>')
     (tmp_path / "b.html").write_text('<a href="c.html"></a><script src="https://example.org/x.js"></script>')
-    problems = module("check_links").problems(tmp_path)
+    problems = site_module("check_links").problems(tmp_path)
     assert [problem.split()[0] for problem in problems] == ["a.html", "b.html", "b.html"]
     assert "no such anchor" in problems[0]
     assert "not there" in problems[1]
@@ -124,7 +136,7 @@ def test_broken_links_and_things_from_elsewhere_are_found(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_figure_of_streams_is_the_one_that_the_code_draws(theme: str) -> None:
-    drawn = module("streams_figure").figure(theme)
+    drawn = site_module("streams_figure").figure(theme)
     assert (DOCS / "images" / f"streams-{theme}.svg").read_text(encoding="utf-8") == drawn
 
 
@@ -146,4 +158,4 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert module("check_links").problems(tmp_path) == []
+    assert site_module("check_links").problems(tmp_path) == []

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from code_blocks import code_blocks
 from installed import hidden_without, hide, needed_by
 
 ROOT = Path(__file__).parent.parent
@@ -94,7 +95,8 @@ def test_with_a_compiler_the_library_is_part_of_the_package(source, tmp_path):
     run(*OPTIONS, str(target), str(source))
     assert kernels(target).startswith("native")
     assert [path.name for path in (target / "gomhc" / "kernels").glob("_native*")] == ["_native.so"]
-    data = ("py.typed", "lab/judge/openings.txt", "lab/judge/prompts/user.txt", "lab/report/templates/page.html")
+    templates = ("lab/report/templates/page.html", "lab/report/templates/look.css", "lab/report/templates/page.css")
+    data = ("py.typed", "lab/judge/openings.txt", "lab/judge/prompts/user.txt", *templates)
     assert all((target / "gomhc" / name).exists() for name in data)
 
 
@@ -127,18 +129,21 @@ def test_make_wheel_writes_one_wheel_for_every_python_that_needs_no_compiler(sou
     assert kernels(target, PATH="").startswith("native")
 
 
-FIRST_EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[:3]
+FIRST_EXAMPLES = [
+    "\n".join(code_blocks((ROOT / page).read_text(encoding="utf-8")))
+    for page in ("README.md", "docs/getting-started.md", "docs/anywhere.md", "docs/layer.md")
+]
 RUN_EXAMPLES = "import json, sys; [exec(example, {}) for example in json.loads(sys.argv[1])]"
 
 
-def test_first_three_examples_of_the_readme_need_torch_and_numpy_alone():
+def test_first_examples_need_torch_and_numpy_alone():
     others = hidden_without(needed_by("torch", "numpy", "gomhc"))
     assert {"jaxtyping", "matplotlib", "rich", "safetensors", "scipy", "transformers"} <= set(others)
     run("-c", hide(others) + RUN_EXAMPLES, json.dumps(FIRST_EXAMPLES))
 
 
 @pytest.mark.slow
-def test_a_fresh_environment_with_the_package_alone_runs_the_first_three_examples(source, tmp_path):
+def test_a_fresh_environment_with_the_package_alone_runs_the_first_examples(source, tmp_path):
     run("-m", "venv", str(tmp_path / "venv"))
     python = tmp_path / "venv" / "bin" / "python"
     options = ("--quiet", "--constraint", str(ROOT / "constraints.txt"))

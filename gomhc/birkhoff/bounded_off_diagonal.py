@@ -15,6 +15,7 @@ from torch import Tensor
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.promise import Promise
 from gomhc.checks import require_number
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -29,7 +30,7 @@ class BoundedOffDiagonal(Parametrization):
 
     Args:
         num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first, which is ignored here.
+        initial_leak: ignored here, because it starts as the identity.
         bound: largest absolute sum off the diagonal (b), for each row and column.
 
     Shape:
@@ -61,6 +62,10 @@ class BoundedOffDiagonal(Parametrization):
     @property
     def promise(self) -> Promise:
         return Promise(norm=1 + self.bound)
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("off-diagonal", self.num_streams, real=self.bound)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         d = self.num_streams

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -46,6 +47,10 @@ class Circulant(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return self.num_streams <= 2
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("circulant", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         stream = torch.arange(self.num_streams, device=logits.device)

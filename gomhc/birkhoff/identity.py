@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -18,7 +19,7 @@ class Identity(Parametrization):
 
     Args:
         num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first, which is ignored here.
+        initial_leak: ignored here, because it starts as the identity.
 
     Shape:
         - logits: (*batch, p) with p = 0
@@ -37,6 +38,10 @@ class Identity(Parametrization):
     @property
     def num_logits(self) -> int:
         return 0
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("identity", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         identity = torch.eye(self.num_streams, dtype=logits.dtype, device=logits.device)

@@ -16,6 +16,7 @@ from gomhc.birkhoff import fitting
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.promise import Promise
 from gomhc.checks import require_choice
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import cayley, saturated, skew
 from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
@@ -33,7 +34,7 @@ class Orthogonal(Parametrization):
 
     Args:
         num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first, which is ignored here.
+        initial_leak: ignored here, because it starts as the identity.
         rotation: what makes the rotation: ``"cayley"``, or ``"quaternions"`` for four streams.
 
     Shape:
@@ -67,6 +68,10 @@ class Orthogonal(Parametrization):
     @property
     def promise(self) -> Promise:
         return Promise(norm=1, isometric=True)
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("quaternions" if self.rotation == "quaternions" else "orthogonal", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         wide = widened(saturated(logits))

@@ -15,6 +15,7 @@ from torch import Tensor
 from gomhc.birkhoff.interior_point import active_set
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.transport_system import TransportSystem, marginals, spread
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
@@ -57,6 +58,10 @@ class PolytopeProjection(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return True
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("projection", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         z = widened(saturated(logits)).unflatten(-1, (self.num_streams, self.num_streams))

@@ -1,6 +1,6 @@
 """The registry of mixings: their keys, the literature's names for them, and how text is resolved to a value.
 
-A mixing is written as a key or a name, with options behind a colon: `go`, `mhc-lite`, `go:expressivity=3`.
+A mixing is written as a key or a name, with options after a colon: `go`, `mhc-lite`, `go:expressivity=3`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class Setting(NamedTuple):
-    """What a name of the literature stands for: a class and some of its options."""
+    """What a name from the literature stands for: a class and some of its options."""
 
     cls: type[Parametrization]
     options: Mapping[str, Any]
@@ -85,7 +85,7 @@ def as_mixing(mixing: str | Parametrization, num_streams: int | None = None) -> 
 
     Args:
         mixing: a parametrization, which is returned as it is, or text: a key of `gomhc.PARAMETRIZATIONS` or a name of
-            the literature, with options behind a colon, as in ``"go:expressivity=3,rotation=givens"``. Options
+            the literature, with options after a colon, as in ``"go:expressivity=3,rotation=givens"``. Options
             override those that the name stands for.
         num_streams: how many streams it mixes; by default 4, or those of the parametrization.
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.promise import Promise
+from gomhc.kernels import forms
 from gomhc.shapes import Float
 
 
@@ -54,6 +55,10 @@ class RowStochastic(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return True
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("rows", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         return logits.unflatten(-1, (self.num_streams, self.num_streams)).softmax(-1)

@@ -98,7 +98,8 @@ def balance(matrix: Float[Tensor, "*batch d d"], num_iterations: int = 10_000) -
     error = (matrix.sum(-1) - 1).abs().max().item()
     if not error <= torch.finfo(matrix.dtype).eps ** 0.5:
         warnings.warn(
-            f"after {num_iterations} iterations sums are off by {error:.2g}; is it nearly sparse?", stacklevel=2
+            f"after {num_iterations} iterations sums are off by {error:.2g}; the matrix may be nearly sparse",
+            stacklevel=2,
         )
     return matrix
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from gomhc.birkhoff.parametrization import Parametrization
 from gomhc.birkhoff.promise import Promise
 from gomhc.birkhoff.rotation_search import inverse_cayley
+from gomhc.kernels import forms
 from gomhc.kernels.plain_map import cayley, saturated, skew
 from gomhc.kernels.precision import widened
 from gomhc.shapes import Float
@@ -57,6 +58,10 @@ class SpectralSphere(Parametrization):
     @property
     def covers_polytope(self) -> bool:
         return True
+
+    @property
+    def kernel(self) -> str | None:
+        return forms.single("spectral-sphere", self.num_streams)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         m = self.num_streams - 1

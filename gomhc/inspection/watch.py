@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gomhc.integrations.deepseek_v4 import is_deepseek_v4, replaced_forward
 from gomhc.kernels import plain_streams
-from gomhc.layers import Coefficients
+from gomhc.layers import Coefficients, Pending, State, written
 from gomhc.shapes import Float
 
 
@@ -68,16 +68,17 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
 
 
 def _watched_read(
-    name: str, seen: list[Seen], coefficients: Coefficients, streams: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    name: str, seen: list[Seen], coefficients: Coefficients, streams: Tensor | Pending
+) -> tuple[Tensor, State]:
     """`Coefficients.read` that leaves what it computes in `seen`, the first time."""
+    streams = written(streams)
     logits = coefficients.logits(
         streams
     ).clone()  # or static ones would be the bias, which has the gradient of all calls
     read, write, mix = coefficients.from_logits(logits)
     if all(name != other.name for other in seen):
         seen.append(Seen(name, streams, logits, coefficients.sizes, read, write, mix))
-    return plain_streams.read(streams, read), write, mix
+    return plain_streams.read(streams, read), State(streams, write, mix)
 
 
 def _short(name: str) -> str:

@@ -96,7 +96,7 @@ ARCHITECTURES: dict[str, Architecture] = {}
 def register_architecture(model_type: str, architecture: Architecture) -> None:
     """Tell `gomhc.upcycle` how the layers of a family of models are built, where it cannot see that in their code.
 
-    What is said here is checked like what is found: an entry that computes something else than the layers is refused.
+    An entry is checked like branches that were found: one that does not compute what the layers do is refused.
 
     Args:
         model_type: what `model.config.model_type` says.

@@ -206,7 +206,7 @@ def _original_config_class(model_type: str) -> Any:
     if model_type not in CONFIG_MAPPING:
         raise ValueError(
             f"transformers does not know the model type {model_type!r}, so a saved model could not be loaded; "
-            f"AutoConfig.register({model_type!r}, ...) and AutoModel.register(...) of transformers teach it"
+            f"register it with AutoConfig.register({model_type!r}, ...) and AutoModel.register(...)"
         )
     return CONFIG_MAPPING[model_type]
 
@@ -217,7 +217,7 @@ def _original_class(name: str, config_class: Any) -> Any:
     if name not in registered and not hasattr(transformers, name):
         raise ValueError(
             f"transformers does not know the class {name}, so a saved model could not be loaded; "
-            f"AutoModel.register({config_class.__name__}, {name}, exist_ok=True), or another Auto class, teaches it"
+            f"register it with AutoModel.register({config_class.__name__}, {name}, exist_ok=True) or another Auto class"
         )
     return registered.get(name) or getattr(transformers, name)
 

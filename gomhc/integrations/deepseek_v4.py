@@ -23,11 +23,13 @@ from gomhc.integrations.in_float32 import InFloat32
 from gomhc.kernels import forms
 from gomhc.kernels.plain_map import saturated
 from gomhc.kernels.precision import in_float64
-from gomhc.layers import Coefficients, HyperConnection
+from gomhc.layers import Coefficients, HyperConnection, State
 from gomhc.shapes import Float
 
 PARTS = ("fn", "base", "scale", "hc_mult", "hc_sinkhorn_iters", "hc_eps", "input_norm")
 """Attributes of a hyper-connection in DeepSeek-V4's form."""
+LEAST_COMPILED = 1e-12
+"""Least e with which factors of rows and columns, which C++ computes with, stay in the range of float32."""
 SMALLEST_SINGULAR_VALUE = 1e-3
 """As a share of the largest one of a Jacobian: directions of the logits that hardly move the matrix are left alone."""
 
@@ -69,6 +71,8 @@ class SinkhornV4(IteratedNormalization):
 
     @property
     def kernel(self) -> str | None:
+        if self.epsilon < LEAST_COMPILED:
+            return None
         return forms.single("sinkhorn-v4", self.num_streams, self.num_iterations, self.epsilon)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
@@ -173,7 +177,7 @@ def to_coefficients(module: Any) -> Coefficients:
 
 
 def replaced_forward(
-    module: nn.Module, read: Callable[[Coefficients, Tensor], tuple[Tensor, Tensor, Tensor]]
+    module: nn.Module, read: Callable[[Coefficients, Tensor], tuple[Tensor, State]]
 ) -> tuple[str, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
     """A forward for this module that computes with `read`, and the attribute of the module to put it in.
 
@@ -182,8 +186,8 @@ def replaced_forward(
 
     def forward(hidden_streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         coefficients = to_coefficients(module)  # now: a hook may bring the weights just before
-        branch_input, write, mix = read(coefficients, hidden_streams)
-        return write, mix.mT, branch_input
+        branch_input, state = read(coefficients, hidden_streams)
+        return state.write, state.mix.mT, branch_input
 
     # Hooks of accelerate replace `forward` by a function that calls `_old_forward`.
     return "_old_forward" if "_old_forward" in vars(module) else "forward", forward
@@ -203,8 +207,8 @@ class SwappedConnection(InFloat32):
         self.replaced = (deepcopy(replaced).to("meta"),)
 
     def forward(self, hidden_streams: Float[Tensor, "batch time d c"]) -> tuple[Tensor, Tensor, Tensor]:
-        branch_input, write, mix = self.coefficients.read(hidden_streams)
-        return write, mix.mT, branch_input
+        branch_input, state = self.coefficients.read(hidden_streams)
+        return state.write, state.mix.mT, branch_input
 
 
 def transfer(source: Coefficients, mixing: Parametrization) -> tuple[Coefficients, float]:

@@ -51,7 +51,7 @@ class Stack:
     """Its name in the model's body, `model.base_model`."""
     channels: int
     branches: tuple[Branches, ...]
-    """For each layer."""
+    """Branches of each layer."""
 
 
 def as_plain_data(stack: Stack) -> dict[str, Any]:

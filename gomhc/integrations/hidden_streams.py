@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gomhc.integrations.layer_code import rewritten
-from gomhc.layers import HyperConnection, readout
-from gomhc.layers.hyper_connection import State
+from gomhc.layers import HyperConnection, Pending, State, readout, written
 
 
 class NotResidualError(ValueError):
@@ -62,20 +61,37 @@ class LayerCall:
 
 
 class Point:
-    """A point on the path of the residual: the streams there, and what a connection has read of them."""
+    """A point on the path of the residual: the streams there, and what a connection has read of them.
 
-    def __init__(self, run: LayerCall, streams: Tensor) -> None:
+    Args:
+        run: the call of the layer.
+        streams: the streams there; what is pending is written when they are read or asked for.
+    """
+
+    def __init__(self, run: LayerCall, streams: Tensor | Pending) -> None:
         self.run = run
-        self.streams = streams
+        self.held = streams
         self.connection: HyperConnection | None = None
         self.branch_input: Tensor | None = None
         self.state: State | None = None
 
+    @property
+    def streams(self) -> Tensor:
+        """The streams, all written."""
+        self.held = written(self.held)
+        return self.held
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the shape, dtype and device of the streams."""
+        return self.held.state.streams if isinstance(self.held, Pending) else self.held
+
     def read(self, place: str) -> Tensor:
         """What the branch that begins at this place sees: the same for all that begin here."""
         if self.branch_input is None:
-            self.connection = self.run.connection(self.run.path + place, self.streams)
-            self.branch_input, self.state = self.connection.read(self.streams)
+            self.connection = self.run.connection(self.run.path + place, self.like)
+            self.branch_input, self.state = self.connection.read(self.held)
+            self.held = self.state.streams
         return self.branch_input
 
     def written(self, output: Tensor) -> Point:
@@ -83,7 +99,7 @@ class Point:
         if self.state is None or self.connection is None:  # nothing has been read: all streams get the same
             return Point(self.run, self.streams + output.unsqueeze(-2))
         self.run.written.append(self.connection)
-        return Point(self.run, self.connection.write(self.state, output))
+        return Point(self.run, Pending(self.state, output))
 
     def changed(self, change: Callable[[Tensor, bool], Tensor]) -> Point:
         """The same point after a linear change of the streams, which gets them (True) or one of them (False)."""
@@ -124,7 +140,7 @@ class HiddenStreams:
         if self.after is None:
             point, output = self.point, self.pending
             dtype = torch.promote_types(self.dtype, output.dtype)
-            if dtype != point.streams.dtype:
+            if dtype != point.like.dtype:
                 point = point.changed(lambda x, _: x.to(dtype))
             self.after = HiddenStreams(point.written(output.to(dtype)), new_shape=self.new_shape)
         return self.after
@@ -193,11 +209,11 @@ class HiddenStreams:
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.point.streams.dtype if self.new_dtype is None else self.new_dtype
+        return self.point.like.dtype if self.new_dtype is None else self.new_dtype
 
     @property
     def device(self) -> torch.device:
-        return self.point.streams.device
+        return self.point.like.device
 
     @property
     def ndim(self) -> int:
@@ -309,7 +325,8 @@ def _run_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerCall | None:
 
 
 def _token_shape(point: Point) -> torch.Size:
-    return point.streams.shape[:-2] + point.streams.shape[-1:]
+    shape = point.like.shape
+    return shape[:-2] + shape[-1:]
 
 
 def is_norm(module: nn.Module) -> bool:

@@ -25,7 +25,7 @@ def doubly_stochastic(
 
     Args:
         module: holds the weight, and is changed in place.
-        name: of the weight.
+        name: name of the weight.
         mixing: what makes the matrix, a value or text (:class:`gomhc.HyperConnection` says more); text means a mixing
             for as many streams as the weight has rows.
         generator: draws the initial values.

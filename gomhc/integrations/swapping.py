@@ -18,21 +18,21 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def swap_mixing(model: Model, mixing: Parametrization | str | None, *, copy: bool = False) -> Model:
-    """Give another mixing to a model that has hyper-connections of its own. Reads and writes stay as they are.
+    """Give another mixing to a model that already has hyper-connections. Reads and writes stay as they are.
 
-    Where the model mixes by Sinkhorn (deepseek_v4, glm5_next), the mixing matrix that the bias gives stays the same, as
-    far as `fit` comes, and so does, to first order, how the tokens steer it. Swapped there and back, it computes what
-    it did where the fit is exact and Sinkhorn's iterations converge.
+    If the model mixes with Sinkhorn (deepseek_v4, glm5_next), the mixing matrix of the bias stays the same, as closely
+    as `fit` can, and so does, to first order, how tokens steer it. Swapping back restores the outputs if the fit is
+    exact and Sinkhorn's iterations converge.
 
-    Where the model does not mix its streams (hy_v4, qwen4_exp), it does from now on. The first matrices are near the
-    identity and not on it, where nothing would learn: `initial_leak` of the mixing says how near. Swapped there and
-    back, the model is what it was.
+    If the model does not mix its streams (hy_v4, qwen4_exp), it does from now on. The first matrices are near the
+    identity and not on it, where nothing would learn; `initial_leak` of the mixing says how near. Swapping back
+    restores the model.
 
-    `save_pretrained` and `gomhc.from_pretrained` know such models.
+    `save_pretrained` and `gomhc.from_pretrained` work with such models.
 
     Args:
         model: a model of transformers (deepseek_v4, glm5_next, hy_v4, qwen4_exp).
-        mixing: a value or text, as for :class:`gomhc.HyperConnection`; None brings back what the model had.
+        mixing: a value or text, as for :class:`gomhc.HyperConnection`; None restores the original.
         copy: whether to change a copy of the model instead of the model itself.
 
     Returns:

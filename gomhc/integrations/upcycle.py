@@ -1,6 +1,6 @@
 """Upcycling: a pretrained model of transformers gets several residual streams, and computes the same at first.
 
-The default start makes a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
+Both starts that it takes make a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import torch
 from transformers import PreTrainedModel
 
 from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.birkhoff.description import describe, from_description
+from gomhc.checks import require_choice
 from gomhc.integrations.architectures import ARCHITECTURES
 from gomhc.integrations.checkpoints import mark, original_type, require_loadable
 from gomhc.integrations.detection import Stack, as_plain_data, find_stacks, from_plain_data
 from gomhc.integrations.example_inputs import example_inputs as make_example_inputs
 from gomhc.integrations.in_float32 import place_beside
 from gomhc.integrations.stream_layer import LayerPlan, StreamLayer, carry_streams
-from gomhc.layers import HyperConnection
+from gomhc.layers import DEFAULT_START, HyperConnection, TwinStart
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -32,25 +33,29 @@ def upcycle(
     mixing: Parametrization | str = "go",
     *,
     dynamic: bool = True,
+    start: TwinStart = DEFAULT_START,
     copy: bool = False,
     example_inputs: Mapping[str, Any] | None = None,
     generator: torch.Generator | None = None,
 ) -> Model:
-    """Give a decoder of transformers several residual streams; at first it computes what it did before.
+    """Give a Hugging Face transformer several residual streams; at first its outputs are unchanged.
 
-    Names of modules and weights stay, and `connections` is new in each layer, in float32 whatever the model is.
-    `save_pretrained` writes all of it, and `gomhc.from_pretrained` reads it. `output_hidden_states` gives the
-    embeddings (batch, time, c), then the streams (batch, time, num_streams, c) after each layer but the last, then the
-    last normed state (batch, time, c), as ever.
+    Modules and weights keep their names. Each layer gets a new module, `connections`, in float32 whatever the dtype of
+    the model. `save_pretrained` writes everything, and `gomhc.from_pretrained` reads it. `output_hidden_states` gives
+    the embeddings (batch, time, c), then the streams (batch, time, num_streams, c) after each layer except the last,
+    then the last normed state (batch, time, c), as before.
 
     Args:
-        model: a decoder of a family that `gomhc.register_architecture` knows.
-        num_streams: how many streams; by default those of `mixing`, or 4 where it is text.
+        model: a model of transformers. The branches of its layers are found in their code and checked; a model whose
+            outputs would change is refused. `gomhc.register_architecture` declares branches that cannot be found.
+        num_streams: number of streams (d); by default that of `mixing`, or 4 if it is text.
         mixing: what mixes the streams, a value or text, as for :class:`gomhc.HyperConnection`.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
+        start: initial values of the coefficients, ``"mean-stream"`` or ``"equal-streams"``; the other starts of
+            :class:`gomhc.HyperConnection` would change what the model computes.
         copy: whether to change a copy of the model instead of the model itself.
-        example_inputs: arguments of the model for one call, on which its layers are found and checked; by default
-            random ones. Layers that they do not reach stay plain: give images too, and the vision tower gets streams.
+        example_inputs: arguments for one call of the model, with which its layers are found and checked; by default
+            random tokens. Layers that the call does not reach stay plain: pass images to give a vision tower streams.
         generator: draws the first mixing matrices.
 
     Returns:
@@ -63,14 +68,20 @@ def upcycle(
         >>> model = gomhc.upcycle(model, num_streams=4, mixing="go")
     """
     chosen = as_mixing(mixing, num_streams)
+    require_choice("start", start, get_args(TwinStart))
     _require_plain(model)
     require_loadable(model)
     if copy:
         model = deepcopy(model)
     inputs = make_example_inputs(model) if example_inputs is None else example_inputs
     stacks = find_stacks(model, inputs, ARCHITECTURES.get(original_type(model.config)))
-    _install(model, stacks, chosen, dynamic=dynamic, generator=generator)
-    description = {"parametrization": describe(chosen), "dynamic": dynamic, "stacks": list(map(as_plain_data, stacks))}
+    _install(model, stacks, chosen, dynamic=dynamic, start=start, generator=generator)
+    description = {
+        "parametrization": describe(chosen),
+        "dynamic": dynamic,
+        "start": start,
+        "stacks": list(map(as_plain_data, stacks)),
+    }
     mark(model, "upcycle", description)
     return model
 
@@ -82,7 +93,13 @@ def rebuild(model: PreTrainedModel, description: dict[str, Any]) -> None:
     stacks = [stack for stack in stacks if stack.path in lists]  # an encoder alone may be loaded from its whole model
     if not stacks:
         raise ValueError(f"{type(model).__name__} has none of the layers that have streams in this checkpoint")
-    _install(model, stacks, from_description(description["parametrization"]), dynamic=description["dynamic"])
+    _install(
+        model,
+        stacks,
+        from_description(description["parametrization"]),
+        dynamic=description["dynamic"],
+        start=description.get("start", "mean-stream"),  # the only one that checkpoints without this entry had
+    )
 
 
 def _install(
@@ -91,6 +108,7 @@ def _install(
     mixing: Parametrization,
     *,
     dynamic: bool,
+    start: TwinStart,
     generator: torch.Generator | None = None,
 ) -> None:
     for stack in stacks:
@@ -105,6 +123,7 @@ def _install(
                     stack.channels,
                     mixing,
                     dynamic=dynamic,
+                    start=start,
                     layer_index=next(numbers),
                     generator=generator,
                     **place_beside(layer),

@@ -1,7 +1,8 @@
 """Operations that have fast versions; the version that runs is chosen for the tensors at hand.
 
 `plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
-others: `batched.py` (pure torch), and `ops.py` on `library.py` (C++ in `native/`) and `triton_ops.py` on `triton/`.
+others: `batched.py` (pure torch), `ops.py` on `library.py` (C++ in `native/`), `triton_ops.py` on `triton/`, and
+`direct.py`, which calls C++ without an operator where no gradient is wanted.
 
 Every version is batch-invariant: a token's results and gradients are the same bit for bit, whatever else is in the
 batch, wherever the token is in it, and on any number of threads. In C++ and Triton this holds by construction. Read and
@@ -17,10 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gomhc.kernels import batched, forms, ops, plain_map, plain_streams, triton_ops
-from gomhc.kernels.dispatch import Backend, available, chosen, reasons, use
+from gomhc.kernels import batched, direct, forms, ops, plain_map, plain_streams, triton_ops
+from gomhc.kernels.dispatch import Backend, available, chosen, is_direct, reasons, use
 from gomhc.kernels.forms import LARGEST
 from gomhc.kernels.library import ELEMENTS
+from gomhc.kernels.precision import at_least_float32
 
 __all__ = ["available", "connect", "mixing", "orthostochastic", "read", "read_shared", "reasons", "use", "write"]
 
@@ -104,18 +106,23 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
         >>> gomhc.kernels.write(streams, mix, weights=torch.ones(4), output=torch.randn(10, 8)).shape
         torch.Size([10, 4, 8])
     """
+    if is_direct():
+        out = direct.write(streams, mix, weights, output)
+        if out is not None:
+            return out
     batch, d, c = _stream_shape(streams)
     if (mix.shape, weights.shape, output.shape) != ((*batch, d, d), (*batch, d), (*batch, c)):  # or one by one, slower
         _require("mix", mix, batch, d, d, static=True)
         _require("weights", weights, batch, d, static=True)
         _require("output", output, batch, c)
     _require_one_device(streams, mix, weights, output)
-    if _compiled(streams, mix, weights, output):
-        return _compiled_write(streams, mix, weights, output)
-    return plain_streams.write(streams, mix, weights, output)
+    backend = _compiled(streams, mix, weights, output)
+    if backend is None:
+        return plain_streams.write(streams, mix, weights, output)
+    return _compiled_write(backend, streams, mix, weights, output)
 
 
-def _compiled_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
+def _compiled_write(backend: Backend, streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
     shape, dtype = streams.shape, streams.dtype
     shared = mix.dim() == 2 and weights.dim() == 1
     if not shared and (mix.dim() < streams.dim() or weights.dim() < streams.dim() - 1):
@@ -125,13 +132,11 @@ def _compiled_write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tenso
         streams, output = streams.to(wide), output.to(wide)
     if not mix.dtype == weights.dtype == torch.float32:
         mix, weights = mix.float(), weights.float()
-    operator = ops.write if torch.is_grad_enabled() else ops.write_without_gradient
-    if len(shape) > 3:
+    if len(shape) > 3 and backend != "native":  # which takes any number of dimensions
         streams, output = streams.flatten(0, -3), output.flatten(0, -2)
         if not shared:
             mix, weights = mix.flatten(0, -3), weights.flatten(0, -2)
-    out = operator(streams, mix, weights, output)
-    return out if out.dtype == dtype and len(shape) == 3 else out.to(dtype).reshape(shape)
+    return ops.write(streams, mix, weights, output).to(dtype).reshape(shape)
 
 
 def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
@@ -202,43 +207,94 @@ def read(
 
 
 def connect(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str | None
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Read the streams and map the logits of the mix in one call, where no gradient is wanted and C++ has the map.
+    streams: Tensor,
+    before: tuple[Tensor, Tensor, Tensor] | None,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    read_offset: float,
+    epsilon: float,
+    form: str | None,
+    mixing: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute a whole connection: write what the one before is to write, read, and map the logits of the mix.
+
+    It is `write`, `read` and the mixing one after the other. C++ does it in one pass over the streams, and in one call.
 
     Args:
-        streams: what is read.
-        weight: W, as for `read`.
-        scale: one number for read, write and mix each.
+        streams: what is written to, or read where nothing is to be written before.
+        before: mix, weights and output that are to be written, as for `write`; or None.
+        weight: W, as for `read`; None where all tokens share the coefficients.
+        scale: one number for read, write and mix each; None as well.
         bias: b, as for `read`.
         read_offset: added to the read weights.
         epsilon: added to the mean square of the streams.
-        form: of the map, as for `mixing`.
+        form: of the map, as for the function `mixing`.
+        mixing: the map, logits (*batch, p) to matrices (*batch, d, d).
 
     Shape:
         - streams: (*batch, d, c), weight: (k, d c), scale: (3,), bias: (k,)
-        - returns: what the branch sees (*batch, c), write weights (*batch, d), the mix (*batch, d, d); or None
+        - returns: the streams that were read (*batch, d, c), what the branch sees (*batch, c), write weights
+          (*batch, d), the mix (*batch, d, d); the last two without batch where all tokens share them
 
     Example::
 
         >>> weight, scale, bias = torch.randn(24, 32), torch.ones(3), torch.zeros(24)  # 24 = 2 * 4 + 16
-        >>> with torch.no_grad():
-        ...     form = gomhc.Sinkhorn(num_streams=4).kernel
-        ...     _, _, mix = gomhc.kernels.connect(torch.randn(1, 4, 8), weight, scale, bias, 0.0, 1e-6, form)
+        >>> mixing = gomhc.Sinkhorn(num_streams=4)
+        >>> settings = 0.0, 1e-6, mixing.kernel, mixing
+        >>> streams, _, _, mix = gomhc.kernels.connect(torch.randn(1, 4, 8), None, weight, scale, bias, *settings)
         >>> mix.shape
         torch.Size([1, 4, 4])
     """
-    if torch.is_grad_enabled() or form is None or _compiled(streams, weight, scale, bias) != "native":
-        return None
-    *batch, d, c = streams.shape
-    flat = streams if streams.dim() == 3 else streams.flatten(0, -3)
-    parameters = (weight, scale, bias)
-    if not weight.dtype == scale.dtype == bias.dtype == torch.float32:
-        parameters = (weight.float(), scale.float(), bias.float())
-    branch_input, write_weights, mix = ops.connect(flat, *parameters, read_offset, epsilon, form)
-    if streams.dim() == 3:
-        return branch_input, write_weights, mix
-    return branch_input.view(*batch, c), write_weights.view(*batch, d), mix.view(*batch, d, d)
+    if form is not None and is_direct():
+        connected = direct.connect(streams, before, weight, scale, bias, read_offset, epsilon, form)
+        if connected is not None:
+            return connected
+    given = (*(before or ()), *((weight, scale) if weight is not None and scale is not None else ()), bias)
+    if form is None or _compiled(streams, *given) != "native" or not _fits(streams, before):
+        if before is not None:
+            streams = write(streams, *before)
+        return streams, *_connect_in_steps(streams, weight, scale, bias, read_offset, epsilon, mixing)
+    mix, weights, output = before or (None, None, None)
+    if bias.dtype != torch.float32 or (weight is not None and weight.dtype != torch.float32):
+        bias, weight, scale = bias.float(), *(None if value is None else value.float() for value in (weight, scale))
+    if not torch.compiler.is_compiling():  # which has no second derivatives
+        ops.PLAIN.setdefault(form, mixing)
+    arguments = (streams, mix, weights, output, weight, scale, bias, read_offset, epsilon, form)
+    out, branch_input, write_weights, new_mix, *_ = ops.connect(*arguments)
+    return streams if before is None else out, branch_input, write_weights, new_mix
+
+
+def _fits(streams: Tensor, before: tuple[Tensor, Tensor, Tensor] | None) -> bool:
+    """Whether the compiled connection takes what is to be written as it is."""
+    if before is None:
+        return True
+    mix, weights, output = before
+    return (
+        output.dtype == streams.dtype
+        and mix.dtype == weights.dtype == torch.float32
+        and mix.dim() == weights.dim() + 1
+        and mix.dim() in (2, streams.dim())
+    )
+
+
+def _connect_in_steps(
+    streams: Tensor,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    read_offset: float,
+    epsilon: float,
+    mixing: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    precision, d = at_least_float32(streams.dtype), streams.shape[-2]
+    bias = bias.to(precision)
+    if weight is None or scale is None:
+        weights, write_weights, mix_logits = plain_streams.coefficients(bias, d, read_offset)
+        return read_shared(streams, weights), write_weights, mixing(mix_logits)
+    scale = plain_streams.spread_scale(scale.to(precision), d, len(bias))
+    branch_input, write_weights, mix_logits = read(streams, weight, scale, bias, read_offset, epsilon)
+    return branch_input, write_weights, mixing(mix_logits)
 
 
 def _compiled(streams: Tensor, *others: Tensor) -> Backend | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gomhc.kernels.library import instruction_set, library, search
-from gomhc.kernels.transforms import is_transformed
+from gomhc.kernels.transforms import is_transformed, is_unobserved
 
 Backend = Literal["native", "triton", "batched", "plain"]
 """C++ on the CPU; Triton on CUDA; pure torch with the batch innermost; pure torch as the equations are written."""
@@ -91,6 +91,11 @@ def chosen(*tensors: Tensor) -> Backend:
     return forced if fits else "batched"
 
 
+def is_direct() -> bool:
+    """Whether C++ may be called without torch's operators (`direct.py`), should the tensors fit."""
+    return is_unobserved() and not _forced and COMPILED.get("cpu") == "native"
+
+
 def asked_for() -> Backend | None:
     """The version that `use` asks for in this thread."""
     return _forced.get(get_ident())
@@ -113,6 +118,6 @@ def reasons() -> dict[Backend, str]:
     return {
         "native": native,
         "triton": triton,
-        "batched": "active where neither of those is",
-        "plain": "the oracle; active for float64 and in torch.func, or by gomhc.kernels.use('plain')",
+        "batched": "torch; used where neither native nor triton is",
+        "plain": "the reference; used for float64, in torch.func, and with gomhc.kernels.use('plain')",
     }

@@ -1,8 +1,9 @@
 """What a compiled map computes, as text: `go:4:2`, `sinkhorn-v4:4:20:1e-06`, `kronecker:8:2 go:4:2 sinkhorn:2:20`.
 
-Kind, streams, a number (expressivity, iterations or parts, by kind) and what is added to sums. The parts of a composite
-follow it. Text is what torch's operators take, and what is read in an exported program. `parsed` makes of it what C++
-takes, and refuses everything else; the functions that write forms give None where nothing is compiled.
+Kind, streams, a whole number (expressivity, iterations or parts, by kind) and a real one (what is added to sums, or a
+bound). The parts of a composite follow it. Text is what torch's operators take, and what is read in an exported
+program. `parsed` makes of it what C++ takes, and refuses everything else; the functions that write forms give None
+where nothing is compiled.
 
 d = num_streams, s = expressivity, n = d * s, p = number of logits
 """
@@ -25,6 +26,8 @@ MOST_ITERATIONS = 1000
 """Most iterations of Sinkhorn: backward keeps what each of them divides by."""
 MOST_PERMUTED = 8
 """Most streams whose permutations are listed."""
+QUATERNION = 4
+"""Streams that quaternions turn."""
 
 NUM_LOGITS: dict[str, Callable[[int, int], int]] = {
     "go": lambda d, s: d * s * (d * s - 1) // 2,
@@ -35,6 +38,14 @@ NUM_LOGITS: dict[str, Callable[[int, int], int]] = {
     "sinkhorn-v4": lambda d, _: d * d,
     "permutations": lambda d, _: math.factorial(d),
     "transportation": lambda d, _: (d - 1) ** 2,
+    "identity": lambda d, _: 0,
+    "rows": lambda d, _: d * d,
+    "circulant": lambda d, _: d,
+    "off-diagonal": lambda d, _: d * (d - 1),
+    "orthogonal": lambda d, _: d * (d - 1) // 2,
+    "quaternions": lambda *_: 8,
+    "spectral-sphere": lambda d, _: (d - 1) ** 2,
+    "projection": lambda d, _: d * d,
 }
 """Kind -> the number of logits of d streams and its number."""
 COMPOSITES = ("kronecker", "average")
@@ -50,7 +61,7 @@ class Part(ctypes.Structure):
         ("d", ctypes.c_int),
         ("number", ctypes.c_int),
         ("p", ctypes.c_int),
-        ("epsilon", ctypes.c_float),
+        ("real", ctypes.c_float),
     )
 
 
@@ -63,9 +74,9 @@ class Form(NamedTuple):
     """Array of `Part`, the whole first."""
 
 
-def single(kind: str, num_streams: int, number: int = 1, epsilon: float = 0.0) -> str | None:
+def single(kind: str, num_streams: int, number: int = 1, real: float = 0.0) -> str | None:
     """The form of a map that has no parts, or None where it is too large."""
-    return f"{kind}:{num_streams}:{number}:{epsilon}" if _fits(kind, num_streams, number) else None
+    return f"{kind}:{num_streams}:{number}:{real}" if _fits(kind, num_streams, number) else None
 
 
 def composite(kind: str, num_streams: int, parts: Sequence[str | None]) -> str | None:
@@ -79,7 +90,9 @@ def composite(kind: str, num_streams: int, parts: Sequence[str | None]) -> str |
 def _fits(kind: str, d: int, number: int) -> bool:
     if not (1 <= d <= LARGEST and 1 <= number <= MOST_ITERATIONS):
         return False
-    return d * number <= LARGEST_ROTATION if kind.startswith("go") else kind != "permutations" or d <= MOST_PERMUTED
+    if kind.startswith("go"):
+        return d * number <= LARGEST_ROTATION
+    return {"permutations": d <= MOST_PERMUTED, "quaternions": d == QUATERNION}.get(kind, True)
 
 
 @lru_cache(maxsize=1024)
@@ -95,17 +108,17 @@ def parsed(form: str) -> Form:
     return Form(parts[0].d, parts[0].p, parts)
 
 
-def _fields(kind: str, d: str, number: str, epsilon: str) -> tuple[int, int, int, int, float]:
+def _fields(kind: str, d: str, number: str, real: str) -> tuple[int, int, int, int, float]:
     sizes = int(d), int(number)
     if not all(0 <= size <= MOST_ITERATIONS for size in sizes):  # ctypes would take them modulo 2^32
         raise ValueError
-    return KINDS.index(kind), *sizes, 0, float(epsilon)
+    return KINDS.index(kind), *sizes, 0, float(real)
 
 
 def _measured(parts: Any, place: int, form: str) -> int:
     """Set the number of logits of the part at this place and of those that belong to it, and check their sizes.
 
-    Returns the place behind them.
+    Returns the position after them.
     """
     if place >= len(parts):
         raise _wrong(form)
@@ -131,6 +144,6 @@ def _measured(parts: Any, place: int, form: str) -> int:
 def _wrong(form: str) -> ValueError:
     return ValueError(
         f"the compiled map takes 1 to {LARGEST} streams, rotations of up to {LARGEST_ROTATION} rows and "
-        f"{', '.join(KINDS)} in the form kind:num_streams:number:epsilon, got {form!r}; call the mixing itself, which "
+        f"{', '.join(KINDS)} in the form kind:num_streams:number:real, got {form!r}; call the mixing itself, which "
         f"takes any size"
     )

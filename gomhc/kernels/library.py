@@ -71,7 +71,7 @@ class NativeTask(ctypes.Structure):
 
     @classmethod
     def _wrong(cls, name: str, tensor: Tensor, sizes: dict[str, Any]) -> ValueError:
-        shape = tuple(sizes[letter] for letter in cls.shapes[name])
+        shape = tuple(cls.measure[name](sizes))
         dtype = "of the dtype of the streams" if name in cls.streams else "float32"
         return ValueError(
             f"{name} must be {dtype} on the CPU, contiguous where it is written to, of shape "
@@ -80,6 +80,8 @@ class NativeTask(ctypes.Structure):
         )
 
 
+BATCHES = ("tokens", "matrices", "own")
+"""Letters of sizes that may be several dimensions, or none, as long as their product is that number."""
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 """Dtype of the streams -> its number in native/tasks.h."""
 
@@ -98,8 +100,13 @@ def _task(name: str, shapes: dict[str, str], streams: str = "", **numbers: Any) 
 
 
 def _measure(letters: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[int, ...]]:
-    if len(letters) == 1:  # of which itemgetter makes no tuple
-        return lambda sizes: (sizes[letters[0]],)
+    """What makes a shape of the sizes. Those in BATCHES may be any number of dimensions: `axes` has them."""
+    first, *others = letters
+    if first in BATCHES:
+        inner = _measure(tuple(others)) if others else lambda sizes: ()
+        return lambda sizes: sizes["axes"][first] + inner(sizes)
+    if not others:  # of which itemgetter makes no tuple
+        return lambda sizes: (sizes[first],)
     return itemgetter(*letters)
 
 
@@ -128,8 +135,9 @@ TASKS = {
             "grad_projection": "tokens k",
             "grad_logits": "tokens k",
             "grad_weight": "k dc",
+            "grad_later": "tokens d c",
         },
-        streams="x input grad_x",
+        streams="x input grad_x grad_later",
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
@@ -143,27 +151,52 @@ TASKS = {
         "Connect",
         {
             "x": "tokens d c",
+            "before_mix": "matrices d d",
+            "before_write": "matrices d",
+            "y": "tokens c",
+            "out": "tokens d c",
             "weight": "k dc",
             "scale": "three",
             "bias": "k",
             "input": "tokens c",
-            "write": "tokens d",
-            "mix": "tokens d d",
+            "write": "own d",
+            "mix": "own d d",
+            "projection": "tokens k",
+            "inverse_rms": "tokens",
+            "grad_out": "tokens d c",
+            "grad_x": "tokens d c",
+            "grad_before_mix": "matrices d d",
+            "grad_before_write": "matrices d",
+            "grad_y": "tokens c",
+            "grad_projection": "tokens k",
+            "grad_weight": "k dc",
+            "grad_scale": "three",
+            "grad_bias": "k",
         },
-        streams="x input",
+        streams="x y out input grad_out grad_x grad_y",
         parts=ctypes.POINTER(Part),
         tokens=ctypes.c_int64,
+        matrices=ctypes.c_int64,
+        own=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
         k=ctypes.c_int,
         element=ctypes.c_int,
+        back=ctypes.c_int,
         offset=ctypes.c_float,
         epsilon=ctypes.c_float,
     ),
     "sum": _task(
         "Sum",
-        {"x": "tokens d c", "weights": "d", "input": "tokens c", "grad_x": "tokens d c", "grad_weights": "d"},
-        streams="x input grad_x",
+        {
+            "x": "tokens d c",
+            "weights": "d",
+            "input": "tokens c",
+            "grad_x": "tokens d c",
+            "grad_weights": "d",
+            "grad_later": "tokens d c",
+        },
+        streams="x input grad_x grad_later",
         tokens=ctypes.c_int64,
         c=ctypes.c_int64,
         d=ctypes.c_int,
@@ -230,7 +263,7 @@ def search() -> _Search:
 def _why_not_built() -> str:
     log = FOLDER / FAILURE
     if not log.exists():
-        return f"not built: {ADVICE}"
+        return f"not built in {FOLDER}: {ADVICE}; to import it in a clone: pip install --editable ."
     return f"not built: {first_error(log.read_text(errors='replace'))}; {ADVICE}, or see {log}"
 
 

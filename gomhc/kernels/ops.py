@@ -96,16 +96,18 @@ def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grad
     return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
 
 
-def _stream_sizes(streams: Tensor) -> dict[str, int]:
-    if streams.dim() != 3 or not 1 <= streams.shape[1] <= LARGEST or streams.shape[2] < 1:
+def _stream_sizes(streams: Tensor) -> dict[str, Any]:
+    shape = streams.shape
+    if len(shape) < 3 or not 1 <= shape[-2] <= LARGEST or shape[-1] < 1:
         raise ValueError(
-            f"the compiled operations take 1 to {LARGEST} streams of shape (tokens, d, c), got {tuple(streams.shape)}; "
+            f"the compiled operations take 1 to {LARGEST} streams of shape (*tokens, d, c), got {tuple(shape)}; "
             f"gomhc.kernels takes any"
         )
-    return dict(zip(("tokens", "d", "c"), streams.shape, strict=True))
+    batch = shape[:-2]
+    return {"axes": {"tokens": batch}, "tokens": batch.numel(), "d": shape[-2], "c": shape[-1]}
 
 
-def _read_sizes(streams: Tensor, weight: Tensor, bias: Tensor) -> dict[str, int]:
+def _read_sizes(streams: Tensor, weight: Tensor, bias: Tensor) -> dict[str, Any]:
     sizes = _stream_sizes(streams)
     if bias.dim() != 1 or len(bias) < 2 * sizes["d"]:
         raise ValueError(f"bias must hold at least 2 d = {2 * sizes['d']} numbers, got shape {tuple(bias.shape)}")
@@ -321,38 +323,203 @@ def _read_backward(
 _with_gradient(read, _read_backward, _read_setup)
 
 
-# Reading and mixing without a gradient
+# A whole connection
 # ----------------------------------------------------------------------------------------------------------------------
 
 
 def _fake_connect(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    n, d, c = streams.shape
-    return streams.new_empty(n, c), weight.new_empty(n, d), weight.new_empty(n, d, d)
+    streams: Tensor,
+    before_mix: Tensor | None,
+    before_write: Tensor | None,
+    output: Tensor | None,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    read_offset: float,
+    epsilon: float,
+    form: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    *batch, d, c = streams.shape
+    own = [] if weight is None else batch
+    out = streams.new_empty(0) if output is None else streams.new_empty(streams.shape)
+    coefficients = bias.new_empty([*own, d]), bias.new_empty([*own, d, d])
+    kept = bias.new_empty([*own, bias.shape[0]] if own else 0), bias.new_empty(own or 0)
+    return out, streams.new_empty([*batch, c]), *coefficients, *kept
+
+
+def _fake_connect_backward(
+    grad_out: Tensor | None,
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    before_mix: Tensor | None,
+    before_write: Tensor | None,
+    output: Tensor | None,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    out: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+    form: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def gradient(tensor: Tensor | None) -> Tensor:
+        return bias.new_empty(0) if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+    before = gradient(before_mix), gradient(before_write), gradient(output)
+    return gradient(streams), *before, gradient(weight), gradient(scale), gradient(bias)
+
+
+def _connection(
+    streams: Tensor, before: Sequence[Tensor | None], parameters: Sequence[Tensor | None], form: str
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors that there are, by their names in tasks.h, and the sizes; both are what C++ relies on."""
+    sizes: dict[str, Any] = _stream_sizes(streams)
+    d = sizes["d"]
+    num_streams, num_logits, parts = parsed(form)
+    weight, scale, bias = parameters
+    if bias is None or (num_streams, 2 * d + num_logits) != (d, bias.numel()):
+        raise ValueError(
+            f"{form} takes {num_streams} streams and {num_logits} logits, got {d} and a bias of shape "
+            f"{None if bias is None else tuple(bias.shape)}, which must hold 2 d more"
+        )
+    if len({tensor is None for tensor in before}) > 1 or (weight is None) != (scale is None):
+        raise ValueError("mix, weights and output of the connection before must come together, and so weight and scale")
+    mix = before[0]
+    sizes |= {"k": len(bias), "dc": d * sizes["c"], "three": 3, "parts": parts}
+    for name, is_shared in (("matrices", mix is None or mix.dim() == 2), ("own", weight is None)):
+        sizes[name], sizes["axes"][name] = (1, ()) if is_shared else (sizes["tokens"], sizes["axes"]["tokens"])
+    names = ("x", "before_mix", "before_write", "y", "weight", "scale", "bias")
+    tensors = {
+        name: tensor for name, tensor in zip(names, (streams, *before, *parameters), strict=True) if tensor is not None
+    }
+    return tensors, sizes
 
 
 @_operator(_fake_connect)
 def connect(
-    streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float, form: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `read`, with `scale` (3) for read, write and mix, and the matrices (n, d, d) of the form instead of logits."""
-    sizes = _read_sizes(streams, weight, bias)
-    num_streams, num_logits, parts = parsed(form)
-    if (num_streams, num_logits) != (sizes["d"], sizes["p"]):
-        raise ValueError(f"{form} takes {num_streams} streams and {num_logits} logits, got {sizes['d']}, {sizes['p']}")
-    outputs = _fake_connect(streams, weight, scale, bias, read_offset, epsilon, form)
-    call(
-        "connect",
-        {"x": streams, "weight": weight, "scale": scale, "bias": bias},
-        dict(zip(("input", "write", "mix"), outputs, strict=True)),
-        **sizes,
-        three=3,
-        parts=parts,
-        offset=read_offset,
-        epsilon=epsilon,
+    streams: Tensor,
+    before_mix: Tensor | None,
+    before_write: Tensor | None,
+    output: Tensor | None,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    read_offset: float,
+    epsilon: float,
+    form: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Write the connection before, where there is one, then read, and map the logits of the mix.
+
+    Streams (*n, d, c), and mix, weights and output as for `write`, or None; weight (k, d c) and scale (3) for read,
+    write and mix, or None where all tokens share the coefficients; bias (k) -> streams (*n, d, c), or nothing where
+    none are written; branch input (*n, c), write weights (*n, d), mix (*n, d, d), without *n where tokens share them.
+
+    Then what backward needs: the projection (*n, k) and one over the root mean square (*n), or nothing.
+    """
+    before, parameters = (before_mix, before_write, output), (weight, scale, bias)
+    tensors, sizes = _connection(streams, before, parameters, form)
+    results = _fake_connect(streams, *before, *parameters, read_offset, epsilon, form)
+    out, branch_input, write_weights, mix, projection, inverse_rms = results
+    outputs = {"input": branch_input, "write": write_weights, "mix": mix}
+    if output is not None:
+        outputs["out"] = out
+    if weight is not None:
+        outputs |= {"projection": projection, "inverse_rms": inverse_rms}
+    call("connect", tensors, outputs, **sizes, back=0, offset=read_offset, epsilon=epsilon)
+    return results
+
+
+@_operator(_fake_connect_backward)
+def connect_backward(
+    grad_out: Tensor | None,
+    grad_input: Tensor,
+    grad_write: Tensor,
+    grad_mix: Tensor,
+    streams: Tensor,
+    before_mix: Tensor | None,
+    before_write: Tensor | None,
+    output: Tensor | None,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    bias: Tensor,
+    out: Tensor,
+    projection: Tensor,
+    inverse_rms: Tensor,
+    read_offset: float,
+    form: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients at streams, mix, weights and output before, weight, scale and bias; those of None are empty."""
+    before, parameters = (before_mix, before_write, output), (weight, scale, bias)
+    tensors, sizes = _connection(streams, before, parameters, form)
+    grads = _fake_connect_backward(
+        *(grad_out, grad_input, grad_write, grad_mix, streams, *before, *parameters),
+        *(out, projection, inverse_rms, read_offset, form),
     )
-    return outputs
+    tensors |= {"input": grad_input, "write": grad_write, "mix": grad_mix}
+    outputs = {"grad_x": grads[0], "grad_bias": grads[6]}
+    if grad_out is not None:
+        tensors["grad_out"] = grad_out
+    if output is not None:
+        tensors["out"] = out
+        outputs |= {"grad_before_mix": grads[1], "grad_before_write": grads[2], "grad_y": grads[3]}
+    if weight is not None:
+        tensors |= {"projection": projection, "inverse_rms": inverse_rms}
+        outputs |= {"grad_projection": projection.new_empty(projection.shape), "grad_scale": grads[5]}
+        outputs["grad_weight"] = grads[4]
+    call("connect", tensors, outputs, **sizes, back=1, offset=read_offset, epsilon=0.0)
+    return grads
+
+
+def _connect_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.read_offset, ctx.epsilon, ctx.form = inputs
+    out, _, _, _, projection, inverse_rms = output
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(projection, inverse_rms, *([] if inputs[3] is not None else [out]))
+    ctx.save_for_backward(*tensors, out, projection, inverse_rms)
+
+
+def _connect_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    *tensors, out, projection, inverse_rms = ctx.saved_tensors
+    streams, weight, bias = tensors[0], tensors[4], tensors[6]
+    *batch, d, c = streams.shape
+    own = [] if weight is None else batch
+    like = (streams, (*batch, c)), (bias, (*own, d)), (bias, (*own, d, d))
+    grad_out, *others = grads[:4]
+    needed = [
+        tensor.new_zeros(shape) if grad is None else grad for grad, (tensor, shape) in zip(others, like, strict=True)
+    ]
+    if torch.is_grad_enabled():
+        present = [tensor for tensor in tensors if tensor is not None]
+        function = partial(_plain_connection, tensors, ctx.read_offset, ctx.epsilon, ctx.form)
+        results_grads = [torch.zeros_like(streams) if grad_out is None else grad_out, *needed]
+        gradients = iter(_differentiable(function, present, results_grads[tensors[3] is None :]))
+        return *(None if tensor is None else next(gradients) for tensor in tensors), None, None, None
+    results = connect_backward(grad_out, *needed, *tensors, out, projection, inverse_rms, ctx.read_offset, ctx.form)
+    return *(None if tensor is None else grad for tensor, grad in zip(tensors, results, strict=True)), None, None, None
+
+
+def _plain_connection(
+    given: Sequence[Tensor | None], read_offset: float, epsilon: float, form: str, *present: Tensor
+) -> tuple[Tensor, ...]:
+    """`connect` by the plain versions, as a function of the tensors that are given; out only where it is written."""
+    if form not in PLAIN:
+        raise RuntimeError(f"{form} has no second derivatives here; call the mixing itself to have them")
+    tensors = iter(present)
+    streams, mix, weights, output, weight, scale, bias = (None if old is None else next(tensors) for old in given)
+    assert streams is not None
+    assert bias is not None
+    out: tuple[Tensor, ...] = ()
+    if mix is not None and weights is not None and output is not None:
+        streams = plain_streams.write(streams, mix, weights, output)
+        out = (streams,)
+    with use("plain"):
+        return *out, *plain_streams.connection(streams, weight, scale, bias, read_offset, epsilon, PLAIN[form])
+
+
+_with_gradient(connect, _connect_backward, _connect_setup)
 
 
 # Reading with weights that all tokens share
@@ -422,20 +589,22 @@ def _fake_write_backward(
     return grad_x, grad_mix, grad_weights, grad_y
 
 
-def _write_sizes(streams: Tensor, mix: Tensor) -> dict[str, int]:
+def _write_sizes(streams: Tensor, mix: Tensor) -> dict[str, Any]:
     sizes = _stream_sizes(streams)
-    return {**sizes, "matrices": 1 if mix.dim() == 2 else sizes["tokens"]}
+    tokens = sizes["axes"]["tokens"]
+    sizes["matrices"], sizes["axes"]["matrices"] = (1, ()) if mix.dim() == 2 else (sizes["tokens"], tokens)
+    return sizes
 
 
 @_operator(_fake_write)
 def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """Streams (n, d, c), mix (n, d, d), weights (n, d), output (n, c) -> streams (n, d, c).
+    """Streams (*n, d, c), mix (*n, d, d), weights (*n, d), output (*n, c) -> streams (*n, d, c).
 
     Mix (d, d) and weights (d) are those of all tokens.
     """
     sizes = _write_sizes(streams, mix)
     out = streams.new_empty(streams.shape)
-    inputs = {"x": streams, "mix": _own(mix, 2), "weights": _own(weights, 1), "y": output}
+    inputs = {"x": streams, "mix": mix, "weights": weights, "y": output}
     call("write", inputs, {"out": out}, **sizes, back=0)
     return out
 
@@ -449,17 +618,12 @@ def write_backward(
     grad_x, grad_mix, grad_weights, grad_y = _fake_write_backward(grad, streams, mix, weights, output)
     call(
         "write",
-        {"x": streams, "mix": _own(mix, 2), "weights": _own(weights, 1), "y": output, "out": grad},
-        {"grad_x": grad_x, "grad_mix": _own(grad_mix, 2), "grad_weights": _own(grad_weights, 1), "grad_y": grad_y},
+        {"x": streams, "mix": mix, "weights": weights, "y": output, "out": grad},
+        {"grad_x": grad_x, "grad_mix": grad_mix, "grad_weights": grad_weights, "grad_y": grad_y},
         **sizes,
         back=1,
     )
     return grad_x, grad_mix, grad_weights, grad_y
-
-
-def _own(tensor: Tensor, inner: int) -> Tensor:
-    """With a dimension for tokens, which is one where they share it."""
-    return tensor[None] if tensor.dim() == inner else tensor
 
 
 def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -469,5 +633,3 @@ def _write_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _with_gradient(write, _write_backward, _save_inputs)
-write_without_gradient = getattr(torch.ops.gomhc, _raw("write")).default
-"""The same where no gradient is wanted: autograd's part of a call takes longer than a token."""

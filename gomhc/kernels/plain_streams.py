@@ -64,6 +64,31 @@ def read_dynamic(
     return read(streams, weights), write_weights, mix_logits
 
 
+def connection(
+    streams: Float[Tensor, "*batch d c"],
+    weight: Float[Tensor, "k dc"] | None,
+    scale: Float[Tensor, 3] | None,
+    bias: Float[Tensor, " k"],
+    read_offset: float,
+    epsilon: float,
+    mixing: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The branch's input, write coefficients and mix; without weight and scale, all tokens share the coefficients."""
+    d = streams.shape[-2]
+    if weight is None or scale is None:
+        weights, write_weights, mix_logits = coefficients(bias, d, read_offset)
+        return read(streams, weights), write_weights, mixing(mix_logits)
+    scale = spread_scale(scale, d, len(bias))
+    branch_input, write_weights, mix_logits = read_dynamic(streams, weight, scale, bias, read_offset, epsilon)
+    return branch_input, write_weights, mixing(mix_logits)
+
+
+def spread_scale(scale: Float[Tensor, 3], num_streams: int, size: int) -> Float[Tensor, " k"]:
+    """The scale of each logit, from those of read, write and mix."""
+    sizes = num_streams, num_streams, size - 2 * num_streams
+    return torch.cat([value.expand(size) for value, size in zip(scale, sizes, strict=True)])
+
+
 def write(
     streams: Float[Tensor, "*batch d c"],
     mix: Float[Tensor, "*#batch d d"],

@@ -98,7 +98,7 @@ def _is_locked(descriptor: int) -> bool:
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-        warnings.warn("this file system has no locks: see that no other process writes here", stacklevel=5)
+        warnings.warn("this file system has no locks: make sure that no other process writes here", stacklevel=5)
     return True
 
 

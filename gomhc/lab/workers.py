@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 SYNCHRONIZE, INFINITE = 0x00100000, 0xFFFFFFFF
-"""Of the Windows API: the right to wait for a process, and a wait without limit."""
+"""Constants of the Windows API: the right to wait for a process, and a wait without limit."""
 
 
 def in_processes(

@@ -18,12 +18,15 @@ from gomhc.birkhoff import Parametrization, as_mixing
 from gomhc.checks import require_choice, require_number
 from gomhc.kernels import plain_streams
 from gomhc.kernels.precision import at_least_float32
+from gomhc.layers.state import Pending, State
 from gomhc.shapes import Float
 
-Start = Literal["mean-stream", "equal-streams", "near-identity", "deepseek-v4"]
+TwinStart = Literal["mean-stream", "equal-streams"]
+"""Initial values with which a network computes at first what its plain residual twin does."""
+Start = Literal[TwinStart, "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""
 
-DEFAULT_START: Start = "mean-stream"
+DEFAULT_START: TwinStart = "mean-stream"
 """Start of layers, models and recipes that name none."""
 INITIAL_SCALE = 0.01
 """a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
@@ -59,8 +62,8 @@ class Coefficients(nn.Module):
         read_offset: added to the read coefficients.
         norm_epsilon: added to the mean square of the streams.
         generator: draws the initial values.
-        device: of the parameters.
-        dtype: of the parameters.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Shape:
         - input: (*batch, d, c)
@@ -174,7 +177,7 @@ class Coefficients(nn.Module):
         if self.weight is None or self.scale is None:
             return
         self.scale.fill_(1 if self.start == "deepseek-v4" else self.initial_scale)
-        if self.start in ("mean-stream", "equal-streams"):
+        if self.start in get_args(TwinStart):
             self.weight.zero_()
         else:
             self.weight.normal_(std=0.02, generator=generator)
@@ -187,35 +190,27 @@ class Coefficients(nn.Module):
         read, write, mix_logits = plain_streams.coefficients(logits, self.mixing.num_streams, self.read_offset)
         return ReadWriteMix(read, write, self.mixing(mix_logits))
 
-    def read(self, streams: Float[Tensor, "*batch d c"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the branch's input (*batch, c), and the write and mix coefficients, by the fast kernels."""
-        if self.weight is None:
-            read, write, mix = self(streams)
-            return kernels.read_shared(streams, read), write, mix
-        if not torch.is_grad_enabled():
-            assert self.scale is not None
-            settings = self.read_offset, self.norm_epsilon, self.mixing.kernel
-            connected = kernels.connect(streams, self.weight, self.scale, self.bias, *settings)
-            if connected is not None:
-                return connected
-        scale, bias = self._scale_and_bias(streams)
-        branch_input, write, mix_logits = kernels.read(
-            streams, self.weight, scale, bias, self.read_offset, self.norm_epsilon
+    def read(self, streams: Float[Tensor, "*batch d c"] | Pending) -> tuple[Tensor, State]:
+        """Return the branch's input (*batch, c), and what is needed to write its output, by the fast kernels."""
+        before = None
+        if isinstance(streams, Pending):
+            (streams, write, mix), output = streams
+            before = mix, write, output
+        mixing = self.mixing
+        streams, branch_input, write, mix = kernels.connect(
+            *(streams, before, self.weight, self.scale, self.bias),
+            *(self.read_offset, self.norm_epsilon, mixing.kernel, mixing),
         )
-        return branch_input, write, self.mixing(mix_logits)
+        return branch_input, State(streams, write, mix)
 
     def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
         """Return the logits of read, write and mix; without batch where the coefficients are static."""
         if self.weight is None:
             return self.bias.to(at_least_float32(streams.dtype))
-        scale, bias = self._scale_and_bias(streams)
-        return plain_streams.steered_logits(streams, self.weight, scale, bias, self.norm_epsilon)
-
-    def _scale_and_bias(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         assert self.scale is not None
         precision = at_least_float32(streams.dtype)
-        scales = zip(self.scale.to(precision), self.sizes, strict=True)
-        return torch.cat([value.expand(size) for value, size in scales]), self.bias.to(precision)
+        scale = plain_streams.spread_scale(self.scale.to(precision), self.mixing.num_streams, len(self.bias))
+        return plain_streams.steered_logits(streams, self.weight, scale, self.bias.to(precision), self.norm_epsilon)
 
     def extra_repr(self) -> str:
         kind = "static" if self.weight is None else "dynamic"

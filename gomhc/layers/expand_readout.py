@@ -65,8 +65,8 @@ class LearnedReadout(nn.Module):
         dim: channels of a stream (c).
         num_streams: d.
         norm_epsilon: added to the mean square of the streams.
-        device: of the parameters.
-        dtype: of the parameters.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Shape:
         - input: (*batch, d, c)
@@ -96,7 +96,7 @@ class LearnedReadout(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the parameters to those of the mean, which the streams steer nowhere yet."""
+        """Set the parameters so that the readout is the mean of the streams, whatever they are."""
         mean = torch.full(self.bias.shape, 1 / len(self.bias), device=self.bias.device)
         self.weight.zero_()
         self.bias.copy_(torch.logit(mean, eps=torch.finfo(torch.float32).eps))

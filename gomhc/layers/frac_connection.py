@@ -41,8 +41,8 @@ class FracConnection(nn.Module):
         num_fractions: parts into which the channels are split (m).
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         norm_epsilon: added to the mean square of a fraction.
-        device: of the parameters.
-        dtype: of the parameters; the coefficients are computed in float32 at least.
+        device: device of the parameters.
+        dtype: dtype of the parameters; the coefficients are computed in at least float32.
 
     Shape:
         - input: (*batch, c)
@@ -83,7 +83,7 @@ class FracConnection(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the coefficients to those of the plain residual connection, which the stream steers nowhere yet."""
+        """Set the coefficients to those of the plain residual connection, whatever the stream is."""
         identity = torch.eye(self.num_fractions, device=self.bias.device)
         self.bias.copy_(torch.cat((identity, identity.new_ones(1, self.num_fractions), identity)))
         if self.weight is not None and self.scale is not None:

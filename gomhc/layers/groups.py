@@ -21,7 +21,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
     Args:
         model: any module.
-        weight_decay: of the matrices.
+        weight_decay: weight decay of the matrices.
 
     Returns:
         Two groups, those that decay first.

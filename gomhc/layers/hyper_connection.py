@@ -8,33 +8,24 @@ d = num_streams, c = dim, the channels of a stream
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gomhc import kernels
 from gomhc.birkhoff import Parametrization
 from gomhc.layers.coefficients import DEFAULT_START, INITIAL_SCALE, Coefficients, Start
-from gomhc.shapes import Float
-
-
-class State(NamedTuple):
-    """The streams and coefficients that `read` hands to `write`."""
-
-    streams: Float[Tensor, "*batch d c"]
-    write: Float[Tensor, "*#batch d"]
-    mix: Float[Tensor, "*#batch d d"]
+from gomhc.layers.state import Pending, State, written
 
 
 class HyperConnection(nn.Module):
     """Join a branch to d residual streams: mix them, and add the branch's output to each.
 
-    The branch sees one stream (*batch, c), a weighted sum. Further arguments go to the branch. A branch that returns a
-    tuple has its first element written to the streams, and the others (caches, attention weights) are returned behind
-    them. In stacks that join one layer's write with the next one's read, call :meth:`read` and :meth:`write`; the
-    branch may be None then.
+    The branch sees one stream (*batch, c), a weighted sum. Further arguments are passed to the branch. If it returns a
+    tuple, the first element is written to the streams, and the others (caches, attention weights) are returned after
+    them. Stacks that fuse one layer's write with the next one's read call :meth:`read` and :meth:`write`; the branch
+    may be None then.
 
     `mix` is applied as in the paper, out_i = sum_j mix_ij x_j; DeepSeek-V4 applies the transpose of its `comb`.
 
@@ -42,7 +33,7 @@ class HyperConnection(nn.Module):
         branch: maps (*batch, c) to (*batch, c): a module or a function, or None.
         dim: channels of a stream (c).
         mixing: what mixes the streams, a :class:`gomhc.Parametrization` or text: a key of `gomhc.PARAMETRIZATIONS` or
-            a name such as ``"mhc-lite"``, with options behind a colon (``"go:expressivity=3"``).
+            a name such as ``"mhc-lite"``, with options after a colon (``"go:expressivity=3"``).
         num_streams: d; by default that of `mixing`, or 4 where it is text.
         dynamic: whether each token steers its own coefficients, or all tokens share them.
         start: initial values of the coefficients, ``"mean-stream"``, ``"equal-streams"``, ``"near-identity"`` or
@@ -52,11 +43,14 @@ class HyperConnection(nn.Module):
         layer_index: which connection of the network this is; ``"equal-streams"`` and ``"near-identity"`` favour
             stream `layer_index` modulo d.
         recompute: whether backward keeps the streams alone and computes the rest again, branch included.
+        pending: whether calling the connection leaves its write to the one that reads next, which does both in one
+            pass: it returns a :class:`gomhc.layers.Pending`, which connections take in place of streams. `recompute`
+            keeps nothing but streams, so it writes at once.
         read_offset: added to the read coefficients (`hc_eps` of DeepSeek-V4).
         norm_epsilon: added to the mean square of the streams.
         generator: draws the initial values.
-        device: of the parameters.
-        dtype: of the parameters; the coefficients are computed in float32 at least.
+        device: device of the parameters.
+        dtype: dtype of the parameters; the coefficients are computed in at least float32.
 
     Shape:
         - input: (*batch, d, c)
@@ -82,6 +76,7 @@ class HyperConnection(nn.Module):
         initial_scale: float = INITIAL_SCALE,
         layer_index: int = 0,
         recompute: bool = False,
+        pending: bool = False,
         read_offset: float = 0.0,
         norm_epsilon: float = 1e-6,
         generator: torch.Generator | None = None,
@@ -91,6 +86,7 @@ class HyperConnection(nn.Module):
         super().__init__()
         self.branch = branch
         self.recompute = recompute
+        self.pending = pending
         self.coefficients = Coefficients(
             dim,
             mixing,
@@ -125,7 +121,7 @@ class HyperConnection(nn.Module):
         """
         self.coefficients.reset_parameters(generator)
 
-    def forward(self, streams: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, streams: Tensor | Pending, *args: Any, **kwargs: Any) -> Any:
         """Return the streams after the branch, followed by whatever else the branch returned.
 
         Args:
@@ -145,14 +141,15 @@ class HyperConnection(nn.Module):
             'cache'
         """
         if self.recompute and torch.is_grad_enabled():
+            streams = written(streams)
             return checkpoint(self._connect, streams, *args, use_reentrant=False, **kwargs)
         return self._connect(streams, *args, **kwargs)
 
-    def read(self, streams: Tensor) -> tuple[Tensor, State]:
+    def read(self, streams: Tensor | Pending) -> tuple[Tensor, State]:
         """Return what the branch is to see, and what :meth:`write` needs.
 
         Args:
-            streams: the residual streams.
+            streams: the residual streams, or a :class:`gomhc.layers.Pending` of the connection before.
 
         Shape:
             - streams: (*batch, d, c)
@@ -165,14 +162,14 @@ class HyperConnection(nn.Module):
             >>> streams = connection.write(state, torch.tanh(branch_input))
         """
         coefficients = self.coefficients
+        shape = streams.state.streams.shape if isinstance(streams, Pending) else streams.shape
         expected = (coefficients.mixing.num_streams, coefficients.dim)
-        if streams.shape[-2:] != expected:
+        if shape[-2:] != expected:
             raise ValueError(
                 f"this connection takes streams of shape (*batch, {expected[0]}, {expected[1]}), "
-                f"got {tuple(streams.shape)}; gomhc.expand(x, {expected[0]}) makes streams of x (*batch, {expected[1]})"
+                f"got {tuple(shape)}; gomhc.expand(x, {expected[0]}) makes streams of x (*batch, {expected[1]})"
             )
-        branch_input, write, mix = coefficients.read(streams)
-        return branch_input, State(streams, write, mix)
+        return coefficients.read(streams)
 
     def write(self, state: State, branch_output: Tensor) -> Tensor:
         """Return the streams after the branch; see :meth:`read` for an example.
@@ -185,18 +182,22 @@ class HyperConnection(nn.Module):
             - branch_output: (*batch, c)
             - returns: (*batch, d, c)
         """
-        expected = (*state.streams.shape[:-2], self.coefficients.dim)
-        if branch_output.shape != expected:
-            raise ValueError(
-                f"the branch must return the shape it is given, {expected}, got {tuple(branch_output.shape)}"
-            )
-        return kernels.write(state.streams, state.mix, state.write, branch_output)
+        return self._pending(state, branch_output).written()
 
-    def _connect(self, streams: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _pending(self, state: State, branch_output: Tensor) -> Pending:
+        shape = state.streams.shape
+        if branch_output.shape != shape[:-2] + shape[-1:]:
+            raise ValueError(
+                f"the branch must return the shape it is given, {(*shape[:-2], shape[-1])}, "
+                f"got {tuple(branch_output.shape)}"
+            )
+        return Pending(state, branch_output)
+
+    def _connect(self, streams: Tensor | Pending, *args: Any, **kwargs: Any) -> Any:
         if self.branch is None:
             raise ValueError("this connection has no branch; call read and write, or give it one")
         branch_input, state = self.read(streams)
         output = self.branch(branch_input, *args, **kwargs)
-        if isinstance(output, tuple):
-            return self.write(state, output[0]), *output[1:]
-        return self.write(state, output)
+        pending = self._pending(state, output[0] if isinstance(output, tuple) else output)
+        streams = pending if self.pending and not self.recompute else pending.written()
+        return (streams, *output[1:]) if isinstance(output, tuple) else streams

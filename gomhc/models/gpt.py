@@ -22,10 +22,12 @@ from gomhc.layers import (
     FracConnection,
     HyperConnection,
     LearnedReadout,
+    Pending,
     Residual,
     Start,
     expand,
     readout,
+    written,
 )
 from gomhc.shapes import Float, Int
 
@@ -208,12 +210,13 @@ class Block(nn.Module):
                 initial_scale=config.initial_scale,
                 layer_index=index,
                 recompute=config.recompute,
+                pending=True,
             )
 
         self.attention = connect(Attention(config), 2 * layer_index)
         self.feed_forward = connect(FeedForward(config), 2 * layer_index + 1)
 
-    def forward(self, x: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def forward(self, x: Tensor | Pending, cache: Cache | None) -> tuple[Tensor | Pending, Cache]:
         x, cache = self.attention(x, cache)
         return self.feed_forward(x), cache
 
@@ -333,7 +336,7 @@ class GPT(nn.Module):
         for index, block in enumerate(self.blocks):
             x, cache = block(x, None if caches is None else caches[index])
             new_caches.append(cache)
-        return F.linear(self.norm(self._read_out(x)), self.tokens.weight), new_caches
+        return F.linear(self.norm(self._read_out(written(x))), self.tokens.weight), new_caches
 
     def _read_out(self, x: Tensor) -> Tensor:
         if self.config.parametrization is None:

@@ -161,7 +161,7 @@ def paired_bootstrap(
         first: one-dimensional.
         second: as long; what belongs to the same subject stands at the same place.
         num_resamples: how often the pairs are drawn again.
-        confidence: of the interval.
+        confidence: confidence level of the interval, between 0 and 1.
         seed: the same seed gives the same interval.
 
     Example::
@@ -190,7 +190,7 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -
     Args:
         first: one-dimensional.
         second: as long; what belongs to the same subject stands at the same place.
-        confidence: of the interval.
+        confidence: confidence level of the interval, between 0 and 1.
 
     Example::
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import gomhc
 from gomhc.inspection import inspect
-from gomhc.inspection.findings import findings
+from gomhc.inspection.findings import checks, findings, verdict
+from gomhc.layers import written
 from gomhc.models import GPT, GPTConfig
 
 D = 4
@@ -65,7 +67,7 @@ def test_mixes_are_those_that_the_model_applies():
     torch.testing.assert_close(found.mix_spread[0], first.mix.double().std((0, 1), correction=0))
     torch.testing.assert_close(found.read_mean[0], first.read.double().mean((0, 1)))
     torch.testing.assert_close(found.write_spread[0], first.write.double().std((0, 1), correction=0))
-    after, _ = model.blocks[0].attention(streams, None)
+    after = written(model.blocks[0].attention(streams, None)[0])
     second = model.blocks[0].feed_forward.coefficients(after)
     torch.testing.assert_close(found.mix_mean[1], second.mix.double().mean((0, 1)), rtol=1e-5, atol=1e-6)
     unit = torch.nn.functional.normalize(after.double(), dim=-1)
@@ -156,6 +158,18 @@ def test_collapsed_streams_are_seen():
     assert found.stream_spread.max() < 1e-6
     assert any("nearly one" in sentence for sentence in findings(found))
     assert any("6 of 6 connections hardly mix" in sentence for sentence in findings(found))
+
+
+def test_verdict_says_that_streams_are_healthy_with_their_numbers_or_how_many_checks_stand_out():
+    ill = inspect(moved(gpt()), text())
+    apart = 0.5 * torch.ones_like(ill.stream_similarity) + 0.5 * torch.eye(D, dtype=ill.stream_similarity.dtype)
+    half = torch.full_like(ill.composite_second_eigenvalue, 0.5)
+    well = replace(ill, stream_similarity=apart, composite_second_eigenvalue=half)
+    assert len(findings(ill)) == 2
+    assert verdict(ill) == "7 of 9 checks of the streams pass, and 2 stand out."
+    assert verdict(replace(well, gain_forward=2 + half)).endswith("and 1 stands out.")
+    assert verdict(well).startswith("The streams are healthy, all 9 checks pass: streams differ (mean cosine 0.5000 at")
+    assert [check.finding for check in checks(ill) if not check.passed] == findings(ill)
 
 
 @pytest.mark.parametrize("recompute", [False, True])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gomhc
-from gomhc import HyperConnection, Orthostochastic
+from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.integrations.deepseek_v4 import from_deepseek_v4, to_deepseek_v4
 
 HUB = "transformers.models.deepseek_v4"
@@ -54,6 +54,32 @@ def test_it_gives_what_hugging_face_gives(num_streams, iterations, epsilon, gene
     torch.testing.assert_close(connection.write(state, output), joined)
     # Their matrix is not symmetric: the other direction would be seen.
     assert (state.mix - comb).abs().max() > 0.01
+
+
+@pytest.mark.skipif("native" not in kernels.available(), reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize(("num_streams", "dim"), [(2, 96), (4, 384), (5, 33), (8, 64)])
+def test_the_compiled_layer_is_theirs_within_a_millionth(num_streams, dim, generator):
+    """Outputs, and the gradients of all inputs, at weights of the size that a model starts with."""
+    module = theirs(num_streams, dim)
+    with torch.no_grad():
+        module.fn.mul_(0.02)
+    connection = ours(module, branch=torch.tanh)
+    streams, cotangent = torch.randn(2, 3, 43, num_streams, dim, generator=generator)
+    streams.requires_grad_()
+    assert connection.coefficients.mixing.kernel is not None
+    with kernels.use("native"):
+        output = connection(streams)
+        parts = connection.coefficients
+        gradients = torch.autograd.grad(output, (streams, parts.weight, parts.bias, parts.scale), cotangent)
+    post, comb, collapsed = module(streams)
+    joined = post.unsqueeze(-1) * torch.tanh(collapsed).unsqueeze(-2) + comb.transpose(-1, -2) @ streams
+    expected = torch.autograd.grad(joined, (streams, module.fn, module.base, module.scale), cotangent)
+    assert (output - joined).abs().max() <= 1e-6 * joined.abs().max()
+    eps = torch.finfo(torch.float32).eps
+    for mine, reference in zip(gradients, expected, strict=True):
+        # Sums over channels and tokens, each rounded: errors add up as the root of their number.
+        size = (streams.numel() // num_streams) ** 0.5 * eps * reference.abs().max().item()
+        torch.testing.assert_close(mine, reference, rtol=0, atol=size)
 
 
 def test_gradients_are_those_of_hugging_face(generator):

@@ -42,6 +42,23 @@ def test_upcycled_model_gives_the_same_logits(family):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("start", ["mean-stream", "equal-streams"])
+@each_family
+def test_both_twin_starts_give_the_same_logits_and_are_remembered(family, start):
+    model = decoder(family)
+    upcycled = gomhc.upcycle(model, start=start, copy=True)
+    assert_same_up_to_rounding(upcycled(tokens()).logits, model(tokens()).logits)
+    again = type(upcycled)(upcycled.config)
+    assert {part.start for part in coefficients(again)} == {start}
+
+
+@pytest.mark.unchecked
+def test_a_start_that_changes_the_model_is_refused():
+    with pytest.raises(ValueError, match="start must be one of mean-stream, equal-streams, got 'near-identity'"):
+        gomhc.upcycle(decoder(), start="near-identity")
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("key", gomhc.PARAMETRIZATIONS)
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_so_it_does_with_every_parametrization(key, dynamic):

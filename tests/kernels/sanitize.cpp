@@ -33,11 +33,17 @@ struct Work {
     }
 
     static std::vector<Part> single(int kind, int d, int number) {
+        if (kind == QUATERNIONS && d != 4) kind = ORTHOGONAL;  // they turn four streams
         const int n = d * number;
         int p = d * d;
         if (kind == GO) p = n * (n - 1) / 2;
         if (kind == GO_SQUARE || kind == GO_UNITARY) p = n * n;
-        if (kind == TRANSPORTATION) p = (d - 1) * (d - 1);
+        if (kind == TRANSPORTATION || kind == SPECTRAL_SPHERE) p = (d - 1) * (d - 1);
+        if (kind == IDENTITY) p = 0;
+        if (kind == CIRCULANT) p = d;
+        if (kind == OFF_DIAGONAL) p = d * (d - 1);
+        if (kind == ORTHOGONAL) p = d * (d - 1) / 2;
+        if (kind == QUATERNIONS) p = 8;
         if (kind == PERMUTATIONS) for (int i = p = 1; i <= d; i++) p *= i;
         return {{kind, d, number, p, 1e-6f}};
     }
@@ -78,8 +84,8 @@ struct Work {
         auto input = streams(tokens * c, element), write = numbers(tokens * d), mix = numbers(tokens * p);
         auto projection = numbers(tokens * k), rms = numbers(tokens);
         auto grad_x = x, grad_projection = projection, grad_logits = projection, grad_weight = weight;
-        Read task{x.data(), weight.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
-                  projection.data(), rms.data(), nullptr, nullptr, nullptr, nullptr, tokens, c, d, k, element, 0, 0.f, 1e-6f};
+        Read task{x.data(), weight.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(), projection.data(),
+                  rms.data(), nullptr, nullptr, nullptr, nullptr, nullptr, tokens, c, d, k, element, 0, 0.f, 1e-6f};
         gomhc_read(&task, threads);
         task.grad_x = grad_x.data(), task.grad_projection = grad_projection.data();
         task.grad_logits = grad_logits.data(), task.back = 1;
@@ -88,20 +94,44 @@ struct Work {
         gomhc_read(&task, threads);
     }
 
-    void connect(int64_t tokens, int d, int64_t c, int element) {
+    // With the write of a connection before (`matrices` are one, or one for each token) or without one (zero).
+    void connect(int64_t tokens, int64_t matrices, bool is_static, int d, int64_t c, int element) {
         const Part part{SINKHORN, d, 3, d * d, 0.f};
         const int k = 2 * d + d * d;
-        auto x = streams(tokens * d * c, element), weight = numbers(k * d * c), scale = numbers(3), bias = numbers(k);
-        auto input = streams(tokens * c, element), write = numbers(tokens * d), mix = numbers(tokens * d * d);
-        const Connect task{x.data(), weight.data(), scale.data(), bias.data(), input.data(), write.data(), mix.data(),
-                           &part, tokens, c, d, k, element, 0.f, 1e-6f};
+        const int64_t own = is_static ? 1 : tokens;
+        auto x = streams(tokens * d * c, element), y = streams(tokens * c, element), input = y, grad_y = y;
+        auto out = x, grad_out = x, grad_x = x;
+        auto before_mix = numbers(matrices * d * d), before_write = numbers(matrices * d), mix = numbers(own * d * d);
+        auto grad_mix = before_mix, grad_write = before_write, write = numbers(own * d);
+        auto weight = numbers(k * d * c), scale = numbers(3), bias = numbers(k), projection = numbers(tokens * k);
+        auto rms = numbers(tokens), grad_weight = weight, grad_scale = scale, grad_bias = bias, grad_projection = projection;
+        Connect task{};
+        task.x = x.data(), task.bias = bias.data(), task.input = input.data(), task.write = write.data();
+        task.mix = mix.data(), task.parts = &part, task.tokens = tokens, task.own = own, task.matrices = 1, task.c = c;
+        task.d = d, task.k = k, task.element = element, task.epsilon = 1e-6f;
+        if (!is_static) task.weight = weight.data(), task.scale = scale.data();
+        if (matrices > 0) {
+            task.before_mix = before_mix.data(), task.before_write = before_write.data(), task.y = y.data();
+            task.out = out.data(), task.matrices = matrices;
+        }
+        gomhc_connect(&task, threads);  // nothing is kept
+        if (!is_static) task.projection = projection.data(), task.inverse_rms = rms.data();
+        gomhc_connect(&task, threads);
+        task.back = 1, task.grad_x = grad_x.data(), task.grad_bias = grad_bias.data();
+        if (matrices > 0)
+            task.grad_before_mix = grad_mix.data(), task.grad_before_write = grad_write.data(), task.grad_y = grad_y.data();
+        if (!is_static)
+            task.grad_projection = grad_projection.data(), task.grad_weight = grad_weight.data(),
+            task.grad_scale = grad_scale.data();
+        gomhc_connect(&task, threads);
+        task.grad_out = grad_out.data();
         gomhc_connect(&task, threads);
     }
 
     void sum(int64_t tokens, int d, int64_t c, int element) {
         auto x = streams(tokens * d * c, element), input = streams(tokens * c, element), weights = numbers(d);
         auto grad_x = x, grad_weights = weights;
-        Sum task{x.data(), weights.data(), input.data(), nullptr, nullptr, tokens, c, d, element, 0};
+        Sum task{x.data(), weights.data(), input.data(), nullptr, nullptr, nullptr, tokens, c, d, element, 0};
         gomhc_sum(&task, threads);
         task.grad_x = grad_x.data(), task.grad_weights = grad_weights.data(), task.back = 1;
         gomhc_sum(&task, threads);
@@ -125,7 +155,7 @@ struct Work {
         map(count, any_map(), std::pow(10.f, float(below(15) - 4)));
         read(count, d, c, below(40), element);
         read(count / 8, 1, 1 + below(2500), below(60), element);
-        connect(count, d, c, element);
+        connect(count, below(2) ? count : below(2), below(2) == 0, d, c, element);
         sum(count, d, c, element);
         write(count, below(2) ? 1 : count, d, c, element);
     }
@@ -147,7 +177,8 @@ void odd_sizes() {
             for (int64_t c : {1, 5, 8, 37})
                 for (int element : {FLOAT32, BFLOAT16, FLOAT16}) {
                     for (int p : {0, 3, 28}) work.read(count, d, c, p, element);
-                    work.connect(count, d, c, element);
+                    for (int64_t matrices : {int64_t(0), int64_t(1), count})
+                        for (bool is_static : {false, true}) work.connect(count, matrices, is_static, d, c, element);
                     work.sum(count, d, c, element);
                     for (int64_t matrices : {int64_t(1), count}) work.write(count, matrices, d, c, element);
                 }
@@ -164,7 +195,7 @@ int random_work(int seconds, int seed) {
         for (int caller = 0; caller < 3; caller++)
             callers.emplace_back([&, caller] {
                 Work work{std::mt19937(seed + 1000 * round + caller), 1 + (round + caller) % 8};
-                for (int i = 0; i < 20; i++) work.anything(), calls += 14;
+                for (int i = 0; i < 20; i++) work.anything(), calls += 17;
             });
         for (auto &caller : callers) caller.join();
         const pid_t child = fork();

@@ -12,6 +12,7 @@ import torch
 from gomhc import HyperConnection, Orthostochastic, kernels
 from gomhc.kernels import ops
 from gomhc.kernels.row_product import row_product
+from gomhc.layers import Pending
 
 BACKENDS = [name for name in ("native", "batched", "plain") if name in kernels.available()]
 SIZES = [1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 48, 63, 65, 100, 127, 129, 255, 257, 500, 511, 777, 999, 1000]
@@ -115,6 +116,20 @@ def output_and_gradient(connection):
         return output.detach(), torch.autograd.grad(output, streams, cotangent)[0]
 
     return evaluated
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("d", "c"), [(4, 24), (2, 70), (4, 700)])
+def test_joined_connections_do_not_depend_on_the_batch(d, c, dtype):
+    """The write of one and the read of the next are one call; where there are many channels, pieces are smaller."""
+    connection, tokens = layer(d, c, 2, dtype)
+
+    def joined(streams):
+        branch_input, state = connection.read(streams)
+        branch_input, state = connection.read(Pending(state, torch.tanh(branch_input)))
+        return connection.write(state, torch.tanh(branch_input))
+
+    assert_invariant(output_and_gradient(joined), tokens, sizes=SIZES[::3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -20,6 +20,7 @@ from gomhc.kernels import forms, ops
 from gomhc.kernels import library as boundary
 from gomhc.kernels.forms import single
 from gomhc.kernels.stamp import has_stamp, stamp
+from gomhc.layers import Pending
 
 pytestmark = pytest.mark.skipif(boundary.library() is None, reason="the library is not built: no C++ compiler")
 
@@ -125,7 +126,10 @@ N, D, C, P = 5, 3, 8, 4
 RIGHT = {
     "mixing": ((N, 15), single("go", D, 2)),
     "read": ((N, D, C), (2 * D + P, D * C), (2 * D + P,), (2 * D + P,), 0.0, 1e-6),
-    "connect": ((N, D, C), (2 * D + 15, D * C), (3,), (2 * D + 15,), 0.0, 1e-6, single("go", D, 2)),
+    "connect": (
+        *((N, D, C), (N, D, D), (N, D), (N, C), (2 * D + 15, D * C), (3,), (2 * D + 15,), 0.0, 1e-6),
+        single("go", D, 2),
+    ),
     "read_shared": ((N, D, C), (D,)),
     "write": ((N, D, C), (N, D, D), (N, D), (N, C)),
     "mixing_backward": ((N, 15), (N, D, D), single("go", D, 2)),
@@ -134,6 +138,10 @@ RIGHT = {
         0.0,
     ),
     "read_shared_backward": ((N, C), (N, D, C), (D,)),
+    "connect_backward": (
+        *((N, D, C), (N, C), (N, D), (N, D, D), (N, D, C), (N, D, D), (N, D), (N, C)),
+        *((2 * D + 15, D * C), (3,), (2 * D + 15,), (N, D, C), (N, 2 * D + 15), (N,), 0.0, single("go", D, 2)),
+    ),
     "write_backward": ((N, D, C), (N, D, C), (N, D, D), (N, D), (N, C)),
 }
 """Shapes of tensors, and numbers, that each operator takes."""
@@ -159,9 +167,7 @@ WRONG = [
     for wrong in wrong_shapes(shape)
     if not (name == "mixing" and wrong[-1:] == (15,))  # any batch will do,
     and not (name == "read_shared" and place == 0 and len(wrong) == 3 and wrong[1] == D)  # of any width
-    and not (
-        name in ("read", "connect") and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3
-    )  # of one dimension
+    and not (name == "read" and place == 0 and wrong[-2:] == (D, C) and len(wrong) == 3)  # of one dimension
 ]
 STATIC = [("read", (D, C)), ("read_shared", (D, C)), ("write", (D, D)), ("write", (D,))]
 """`gomhc.kernels` takes these: one token, or coefficients that all tokens share."""
@@ -202,6 +208,23 @@ def test_a_wrong_shape_is_a_value_error(name, place, wrong):
             getattr(kernels, name)(*given)
 
 
+@pytest.mark.parametrize(("place", "wrong"), [(place, wrong) for name, place, wrong in WRONG if name == "write"])
+def test_a_wrong_shape_is_a_value_error_where_no_gradient_is_wanted(place, wrong):
+    """C++ is called without an operator then."""
+    given = arguments(RIGHT["write"])
+    given[place] = torch.randn(wrong)
+    if ("write", wrong) in STATIC:
+        return
+    first, second = (HyperConnection(None, C, num_streams=D) for _ in range(2))
+    with torch.no_grad():
+        with pytest.raises(ValueError, match=r"got|must"):
+            kernels.write(*given)
+        streams, mix, weights, output = given
+        state = first.read(torch.randn(N, D, C))[1]._replace(streams=streams, mix=mix, write=weights)
+        with pytest.raises((ValueError, RuntimeError), match=r"got|must|size"):
+            second.read(Pending(state, output))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32])
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
@@ -210,7 +233,7 @@ def test_a_wrong_dtype_is_a_value_error_where_c_would_read_it(name, dtype):
             continue
         given = arguments(RIGHT[name])
         given[place] = given[place].to(dtype)
-        if dtype == torch.bfloat16 and place == 0 and name in ("read", "connect", "read_shared"):
+        if dtype == torch.bfloat16 and place == 0 and name in ("read", "read_shared"):
             continue  # streams, and nothing else of their dtype
         with pytest.raises(ValueError, match=r"must be (float32|of the dtype of the streams) on the CPU"):
             getattr(ops, name)(*given)
@@ -228,6 +251,7 @@ WRONG_FORMS = [
     *("go:4294967299:2:0", "go:3:4294967298:0", "go:99999999999999999999:2:0"),
     *("sinkhorn:0:20:0", "sinkhorn:4:0:0", "sinkhorn:4:1001:0", "sinkhorn-v4:65:20:0", "sinkhorn-linear:-4:20:0"),
     *("permutations:9:1:0", "permutations:0:1:0", "transportation:65:1:0", "transportation:0:1:0"),
+    *("quaternions:3:1:0", "projection:65:1:0", "rows:0:1:0", "spectral-sphere:65:1:0"),
     *("go:3:2:0 go:3:2:0", "kronecker:6:2:0", "kronecker:6:2:0 go:3:2:0", "kronecker:6:2:0 go:3:2:0 go:3:2:0"),
     *("kronecker:6:1:0 go:3:2:0 go:2:2:0", "kronecker:6:-1:0", "kronecker:0:0:0", "kronecker:2:0:0"),
     *("kronecker:128:2:0 go:64:1:0 go:2:1:0", "kronecker:6:2:0 go:3:2:0 kronecker:2:1:0"),
@@ -250,12 +274,13 @@ def test_a_form_that_c_cannot_take_is_a_value_error(form):
 
 @pytest.mark.parametrize("form", [form for form in forms.NUM_LOGITS if form != "go"])
 def test_a_wrong_shape_is_a_value_error_for_every_map(form):
-    text, p = single(form, D, 2), forms.NUM_LOGITS[form](D, 2)
+    d = forms.QUATERNION if form == "quaternions" else D
+    text, p = single(form, d, 2), forms.NUM_LOGITS[form](d, 2)
     ops.mixing(torch.randn(N, p), text)
-    for wrong in ((N, p + 1), (N, p - 1), (N, p, 2), (p + 1,)):
+    for wrong in ((N, p + 1), (N, abs(p - 1)), (N, p, 2), (p + 1,)):
         with pytest.raises(ValueError, match="logits must be"):
             ops.mixing(torch.randn(wrong), text)
-    for wrong in ((N, D, D + 1), (N, D), (N + 1, D, D), (N - 1, D, D)):
+    for wrong in ((N, d, d + 1), (N, d), (N + 1, d, d), (N - 1, d, d)):
         with pytest.raises(ValueError, match="matrix must be"):
             ops.mixing_backward(torch.randn(N, p), torch.randn(wrong), text)
 
@@ -403,8 +428,9 @@ def test_without_the_sources_the_library_is_not_used(folder):
 def test_without_a_file_there_is_no_warning(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        problem = "not built: install a C++ compiler (GCC 11, clang 14 or newer) and install gomhc again"
-        assert search() == (None, problem)
+        advice = "install a C++ compiler (GCC 11, clang 14 or newer) and install gomhc again"
+        in_a_clone = "to import it in a clone: pip install --editable ."  # Python prefers the sources in its folder
+        assert search() == (None, f"not built in {folder}: {advice}; {in_a_clone}")
 
 
 CMAKE = """-- The CXX compiler identification is unknown

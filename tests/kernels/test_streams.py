@@ -214,8 +214,122 @@ def test_without_a_gradient_the_layer_is_the_same_bit_for_bit(mixing, dtype, bat
 
 def test_a_map_of_other_sizes_is_not_connected():
     x, weight, scale, bias = torch.randn(5, 3, 8), torch.randn(9, 24), torch.randn(3), torch.randn(9)
-    with pytest.raises(ValueError, match="takes 3 streams and 15 logits, got 3, 3"):
-        ops.connect(x, weight, scale, bias, 0.0, 1e-6, "go:3:2:0.0")
+    with pytest.raises(ValueError, match=r"takes 3 streams and 15 logits, got 3 and a bias of shape \(9,\)"):
+        ops.connect(x, None, None, None, weight, scale, bias, 0.0, 1e-6, "go:3:2:0.0")
+
+
+def test_what_is_written_before_comes_whole():
+    x, bias = torch.randn(5, 3, 8), torch.randn(21)
+    with pytest.raises(ValueError, match="must come together"):
+        ops.connect(x, torch.randn(5, 3, 3), None, None, None, None, bias, 0.0, 1e-6, "go:3:2:0.0")
+    with pytest.raises(ValueError, match="must come together"):
+        ops.connect(x, None, None, None, torch.randn(21, 24), None, bias, 0.0, 1e-6, "go:3:2:0.0")
+
+
+BEFORE = ["nothing", "of each token", "of all tokens"]
+"""Coefficients of the connection before, whose write is joined with the read."""
+
+
+def connection_inputs(d, c, count, dtype, dynamic, before):
+    """Streams, what is to be written to them, and parameters, so that every coefficient depends on everything."""
+    torch.manual_seed(0)
+    mixing = Orthostochastic(num_streams=d, expressivity=1)
+    k = 2 * d + mixing.num_logits
+    own = (count,) if before == "of each token" else ()
+    written = [torch.rand(*own, d, d) / d, torch.randn(*own, d), torch.randn(count, c).to(dtype)]
+    parameters = [torch.randn(k, d * c) / (d * c) ** 0.5, torch.randn(3), 0.3 * torch.randn(k)]
+    streams = torch.randn(count, d, c).to(dtype)
+    return mixing, [streams, *([] if before == "nothing" else written), *parameters[0 if dynamic else 2 :]]
+
+
+def as_connection(mixing, dynamic, before, connect):
+    """`connect` as a function of the tensors that there are."""
+
+    def function(streams, *tensors):
+        written, parameters = ((), tensors) if before == "nothing" else (tensors[:3], tensors[3:])
+        weight, scale, bias = parameters if dynamic else (None, None, *parameters)
+        results = connect(streams, written or None, weight, scale, bias, 0.1, 1e-6, mixing.kernel, mixing)
+        return results[1:] if before == "nothing" else results
+
+    return function
+
+
+def in_steps(streams, before, weight, scale, bias, read_offset, epsilon, form, mixing):
+    if before is not None:
+        streams = plain_streams.write(streams, *before)
+    return streams, *plain_streams.connection(streams, weight, scale, bias, read_offset, epsilon, mixing)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(("d", "c", "count"), [case for case in cases() if case[0] <= 8])
+def test_a_whole_connection_is_write_read_and_map_with_its_gradients(d, c, count, dynamic, before):
+    mixing, inputs = connection_inputs(d, c, count, torch.float32, dynamic, before)
+    fast = as_connection(mixing, dynamic, before, kernels.connect)
+    check(fast, as_connection(mixing, dynamic, before, in_steps), inputs, terms=4 * d * c + 4 * count)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(("d", "c", "count"), [(2, 33, 130), (4, 48, 65), (3, 5, 7)])
+def test_a_whole_connection_in_half_precision(d, c, count, dtype, dynamic, before):
+    """Streams are rounded after the write, and their gradient before its backward: twice in all."""
+    mixing, inputs = connection_inputs(d, c, count, dtype, dynamic, before)
+    results = outputs_and_gradients(as_connection(mixing, dynamic, before, kernels.connect), inputs)
+    exact = outputs_and_gradients(
+        as_connection(mixing, dynamic, before, in_steps), [tensor.double() for tensor in inputs]
+    )
+    for result, oracle in zip(results, exact, strict=True):
+        error = torch.linalg.vector_norm(result.double() - oracle)
+        assert error <= 4 * torch.finfo(dtype).eps * torch.linalg.vector_norm(oracle)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_in_one_pass_a_connection_is_the_same_bit_for_bit(dtype, dynamic, before):
+    mixing, inputs = connection_inputs(4, 40, 300, dtype, dynamic, before)
+    joined = as_connection(mixing, dynamic, before, kernels.connect)(*inputs)
+
+    def one_by_one(streams, written, weight, scale, bias, read_offset, epsilon, form, mixing):
+        if written is not None:
+            streams = ops.write(streams, *written)
+        if weight is None:
+            read, write, logits = plain_streams.coefficients(bias, 4, read_offset)
+            return streams, ops.read_shared(streams, read), write, mixing(logits)
+        scale = plain_streams.spread_scale(scale, 4, len(bias))
+        branch_input, write, logits, *_ = ops.read(streams, weight, scale, bias, read_offset, epsilon)
+        return streams, branch_input, write, mixing(logits)
+
+    apart = as_connection(mixing, dynamic, before, one_by_one)(*inputs)
+    for one, other in zip(joined, apart, strict=True):
+        if dynamic:
+            assert torch.equal(one, other)
+        else:  # the sigmoid of the plain version
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_second_derivatives_of_a_whole_connection(dynamic, before):
+    mixing, inputs = connection_inputs(2, 5, 3, torch.float32, dynamic, before)
+
+    def second(connect, dtype):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in inputs]
+        outputs = as_connection(mixing, dynamic, before, connect)(*leaves)
+        generator = torch.Generator().manual_seed(0)
+        cotangents = [torch.randn(output.shape, generator=generator).to(dtype) for output in outputs]
+        first = torch.autograd.grad(outputs, leaves, cotangents, create_graph=True)
+        directions = [torch.randn(leaf.shape, generator=generator).to(dtype) for leaf in leaves]
+        needed = [(grad, way) for grad, way in zip(first, directions, strict=True) if grad.requires_grad]
+        gradients, ways = zip(*needed, strict=True)
+        return torch.autograd.grad(gradients, leaves, ways, allow_unused=True)
+
+    for gradient, oracle in zip(second(kernels.connect, torch.float32), second(in_steps, torch.float64), strict=True):
+        assert (gradient is None) == (oracle is None)
+        if oracle is not None:
+            torch.testing.assert_close(gradient.double(), oracle, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -230,6 +344,11 @@ def test_torch_finds_nothing_wrong_with_the_operators(dtype):
     torch.library.opcheck(ops.read, (x, weight, scale, bias, 0.1, 1e-6), test_utils=tests)
     torch.library.opcheck(ops.read_shared, (x, weights), test_utils=tests)
     torch.library.opcheck(ops.write, (x, mix, weights, y), test_utils=tests)
+    settings = 0.1, 1e-6, "go:3:1:0.0"  # of three logits
+    weight, three, bias = (torch.randn(shape, requires_grad=True) for shape in ((9, d * c), (3,), (9,)))
+    for before in ((None, None, None), (mix, weights, y)):
+        for parameters in ((weight, three, bias), (None, None, bias)):
+            torch.library.opcheck(ops.connect, (x, *before, *parameters, *settings), test_utils=tests)
 
 
 def test_second_derivatives_with_shared_coefficients_are_those_of_the_plain_one_in_float64():

@@ -55,6 +55,22 @@ def test_every_mixing_is_the_same_in_triton_as_in_plain_torch(key, launches, gen
     assert bool(launches) == (mixing.kernel is not None and triton_ops.has_map(mixing.kernel))
 
 
+@pytest.mark.parametrize("key", ["rows", "orthogonal", "spectral-sphere", "projection"])
+def test_a_product_with_a_factor_that_triton_lacks_is_left_to_torch(key, generator):
+    factors = (gomhc.Orthostochastic(num_streams=2), PARAMETRIZATIONS[key](num_streams=3))
+    mixing = gomhc.Kronecker(num_streams=6, factors=factors)
+    assert mixing.kernel is not None
+    logits, cotangent = (
+        torch.randn(4, mixing.num_logits, generator=generator),
+        torch.randn(4, 6, 6, generator=generator),
+    )
+    with warnings.catch_warnings(action="error"):
+        actual = result_and_gradient("triton", mixing, [logits], cotangent)
+    expected = result_and_gradient("plain", mixing, [logits.double()], cotangent.double())
+    for ours, oracle in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours.double(), oracle, rtol=0, atol=64 * EPS * max(1, oracle.abs().max().item()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("mixing", ["go", "sinkhorn-v4"])
 def test_a_layer_is_the_same_in_triton_as_in_plain_torch(mixing, dtype, launches, generator):

@@ -31,6 +31,7 @@ addEventListener("load", () => {
   const seen = {
     figures: [...document.querySelectorAll("figure")].map(figure => [figure.id, box(figure).width, box(figure).height]),
     plots: [...document.querySelectorAll(".plot > *")].map(plot => [plot.tagName, box(plot).width, box(plot).height]),
+    rows: [...document.querySelectorAll("tbody tr")].filter(row => box(row).height > 0).map(row => row.id),
     links: links,
     broken: links.filter(link => !(link.startsWith("#") && document.getElementById(link.slice(1)))),
     twice: ids.filter((id, index) => ids.indexOf(id) != index),

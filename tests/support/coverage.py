@@ -77,11 +77,19 @@ def examine(model_class: Any, folder: Path | None = None) -> Verdict:
         )
         if not is_right()
     ]
-    if folder is not None:
+    if folder is not None and _is_loaded_as_it_was(model, inputs):
         changed.save_pretrained(folder)
         torch.save((inputs, outputs(changed, inputs)), folder / "given.pt")
     status = "wrong" if wrong else "equal"
     return Verdict(model_class=name, status=status, reason=", ".join(wrong), connections=_connections(changed))
+
+
+def _is_loaded_as_it_was(model: Any, inputs: dict[str, Any]) -> bool:
+    """Whether the plain model itself survives saving and loading; youtu (5.22) zeroes the row of the padding token."""
+    with TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        loaded = type(model).from_pretrained(folder).eval()
+    return _close(outputs(loaded, inputs), outputs(model, inputs), 256 * EPS)
 
 
 def _connections(model: Any) -> str:
@@ -183,7 +191,9 @@ def examine_all(folder: Path) -> tuple[dict[str, Verdict], dict[str, Verdict]]:
         if model_class not in verdicts:
             verdicts[model_class] = examine(model_class, folder / model_class.__name__)
             print(verdicts[model_class], flush=True)
-    saved = [folder / one.__name__ for one, verdict in verdicts.items() if verdict.status == "equal"]
+    equal = [folder / one.__name__ for one, verdict in verdicts.items() if verdict.status == "equal"]
+    saved = [each for each in equal if (each / "given.pt").exists()]
+    print(f"{len(saved)} of {len(equal)} are also saved and loaded", flush=True)
     for start in range(0, len(saved), 20):
         for name, same in loaded_in_another_process(saved[start : start + 20]).items():
             if not same:
@@ -205,7 +215,8 @@ def table(causal: dict[str, Verdict], others: dict[str, Verdict]) -> str:
         "",
         "*Equal* means that a model with streams gives what it gave without them, to rounding: outputs, outputs",
         "in training with the same dropout, greedily generated tokens, gradients of its weights; and that it gives",
-        "the same when its coefficients have moved and it has been saved and loaded in another process.",
+        "the same when its coefficients have moved and it has been saved and loaded in another process, if the",
+        "plain model does.",
         "`make coverage` writes this page.",
         "",
     ]

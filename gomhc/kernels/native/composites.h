@@ -138,12 +138,4 @@ struct Average {
         }
         for (int term = 0; term < terms; term++) at_weights[term] = weights[term] * (at_weights[term] - mean);
     }
-
-  private:
-    static void softmax(const Lanes *logits, int count, Lanes *weights) {
-        Lanes largest = logits[0], sum{};
-        for (int i = 1; i < count; i++) largest = at_least(logits[i], largest);
-        for (int i = 0; i < count; i++) sum += weights[i] = exponential<float>(logits[i] - largest);
-        for (int i = 0; i < count; i++) weights[i] /= sum;
-    }
 };

@@ -68,6 +68,30 @@ static inline void store_vector(Float16 *to, F vector) {
 }
 #endif
 
+// The same number in all lanes.
+static inline F in_all_lanes(float number) {
+#if GOMHC_VECTOR_BYTES == 64
+    return (F)_mm512_set1_ps(number);
+#elif GOMHC_VECTOR_BYTES == 32
+    return (F)_mm256_set1_ps(number);
+#else
+    return F{} + number;
+#endif
+}
+
+// A vector that is in a register at this point, whatever the compiler does around it. It would load one again for each
+// product, and loads are what a tile waits for; and of a sum of two products it could round either one.
+static inline F in_register(F vector) {
+#if GOMHC_VECTOR_BYTES == 64
+    asm("" : "+v"(vector));
+#elif defined(__x86_64__)
+    asm("" : "+x"(vector));
+#elif defined(__aarch64__)
+    asm("" : "+w"(vector));
+#endif
+    return vector;
+}
+
 // `count` numbers, with zeros behind them.
 template <typename E> static inline F load_some(const E *from, int64_t count) {
     E numbers[L]{};

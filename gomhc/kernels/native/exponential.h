@@ -1,4 +1,4 @@
-// The exponential and the logarithm of vectors. Included once for each instruction set, inside its namespace.
+// The exponential, the hyperbolic tangent and the logarithm of vectors. Included once for each instruction set, inside its namespace.
 //
 // exp: within 2 units in the last place; 0 below the smallest number, and large but finite above the largest; NaN of NaN.
 // log: of positive normal numbers, within 4 units in the last place of the larger of it and one.
@@ -38,6 +38,25 @@ template <typename T> static inline typename Lane<T>::Vector exponential(typenam
     const W k = (W)rounded - (W)(V{} + Of::ROUND), half = k >> 1;
     const V one = (V)((half + Of::BIAS) << Of::MANTISSA), two = (V)((k - half + Of::BIAS) << Of::MANTISSA);
     return power * one * two;
+}
+
+// tanh, within 4 units in the last place; NaN of NaN. Of t = exp(-2 |x|) - 1, with what exp adds to one in digits of its own.
+template <typename T> static inline typename Lane<T>::Vector tangent(typename Lane<T>::Vector argument) {
+    using V = typename Lane<T>::Vector;
+    using Of = Exponent<T>;
+    typedef typename Of::Whole W __attribute__((vector_size(GOMHC_VECTOR_BYTES)));
+    const V limit = V{} + T(-40);  // beyond which tanh is one
+    V x = argument < T(0) ? T(2) * argument : T(-2) * argument;
+    x = x < limit ? limit : x;
+    const V rounded = x * T(1.4426950408889634) + Of::ROUND;
+    const V whole = rounded - Of::ROUND;
+    const V r = (x - whole * Of::LOG2_HIGH) - whole * Of::LOG2_LOW;
+    V series = V{} + T(1 / FACTORIALS[Of::DEGREE]);
+#pragma GCC unroll 16
+    for (int i = Of::DEGREE - 1; i > 0; i--) series = series * r + T(1 / FACTORIALS[i]);
+    const V power = (V)(((W)rounded - (W)(V{} + Of::ROUND) + Of::BIAS) << Of::MANTISSA);
+    const V t = series * r * power + (power - T(1)), value = -t / (T(2) + t);
+    return argument < T(0) ? -value : value;
 }
 
 // m 2^k with m between sqrt(1/2) and sqrt(2), and the series of atanh((m - 1) / (m + 1)).

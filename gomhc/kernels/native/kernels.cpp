@@ -16,6 +16,7 @@
 #include <immintrin.h>
 #endif
 
+#include "ahead.h"
 #include "pages.h"
 #include "pool.h"
 #include "tasks.h"
@@ -86,7 +87,7 @@ struct InstructionSet {
     const char *name;
     int block;  // matrices in a block of the map
     void (*map)(const Map &, int64_t first, int64_t last);
-    void (*read)(const Read &, int64_t first, int64_t last, float *sums);
+    void (*read)(const Read &, int64_t first, int64_t last, const Ahead &ahead);
     void (*weight_gradient)(const Read &, int64_t first, int64_t last);
     void (*sum)(const Sum &, int64_t first, int64_t last, float *sums);
     void (*write)(const Write &, int64_t first, int64_t last, float *sums);
@@ -128,26 +129,6 @@ template <typename Task> int64_t stream_bytes(const Task &task) {
     return task.tokens * task.c * (task.element == FLOAT32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-// One piece of the tokens.
-void connect(const Connect &task, int64_t first, int64_t last) {
-    const int d = task.d, k = task.k, p = k - 2 * d;
-    const int64_t tokens = last - first, row = stream_bytes(task) / task.tokens;
-    std::vector<float> scratch(tokens * (k + p + 1) + k);
-    float *const projection = scratch.data(), *const logits = projection + tokens * k, *const rms = logits + tokens * p;
-    float *const scale = rms + tokens;
-    for (int i = 0; i < k; i++) scale[i] = task.scale[i < d ? 0 : i < 2 * d ? 1 : 2];
-    Read read{};
-    read.x = static_cast<const char *>(task.x) + first * d * row, read.input = static_cast<char *>(task.input) + first * row;
-    read.weight = task.weight, read.scale = scale, read.bias = task.bias;
-    read.write = task.write + first * d, read.mix = logits, read.projection = projection, read.inverse_rms = rms;
-    read.tokens = tokens, read.c = task.c, read.d = d, read.k = k, read.element = task.element;
-    read.offset = task.offset, read.epsilon = task.epsilon;
-    chosen.read(read, 0, tokens, nullptr);
-    Map map{};
-    map.logits = logits, map.matrix = task.mix + first * d * d, map.parts = task.parts, map.count = tokens;
-    chosen.map(map, 0, (tokens + chosen.block - 1) / chosen.block);
-}
-
 // Works on all tokens, and returns `width` sums over them: over each piece by itself, and then over the pieces in turn.
 template <typename Task>
 std::vector<float> over_tokens(void (*work)(const Task &, int64_t, int64_t, float *), const Task &task, int width, int threads) {
@@ -162,6 +143,8 @@ std::vector<float> over_tokens(void (*work)(const Task &, int64_t, int64_t, floa
     }
     return total;
 }
+
+#include "connection.h"
 
 }  // namespace
 
@@ -190,16 +173,13 @@ void gomhc_map(const Map *task, int threads) {
 
 void gomhc_read(const Read *task, int threads) {
     on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));
-    over_tokens(chosen.read, *task, 0, threads);
+    in_pieces(task->tokens, PIECE, threads, [&](int64_t first, int64_t last) { chosen.read(*task, first, last, {}); });
     if (task->grad_weight == nullptr) return;
     in_pieces(task->d * task->c, COLUMNS, threads,
               [&](int64_t first, int64_t last) { chosen.weight_gradient(*task, first, last); });
 }
 
-void gomhc_connect(const Connect *task, int threads) {
-    on_large_pages(task->input, stream_bytes(*task));
-    in_pieces(task->tokens, PIECE, threads, [&](int64_t first, int64_t last) { connect(*task, first, last); });
-}
+void gomhc_connect(const Connect *task, int threads) { connection::connect(*task, threads); }
 
 void gomhc_sum(const Sum *task, int threads) {
     on_large_pages(task->back ? task->grad_x : task->input, (task->back ? task->d : 1) * stream_bytes(*task));

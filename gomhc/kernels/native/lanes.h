@@ -25,6 +25,20 @@ struct Memory {
     }
 };
 
+// COUNT vectors that can stay in registers, or `count` in memory where COUNT is 0.
+template <int COUNT, typename V = Lanes> struct Row {
+    V own[COUNT];
+    Row(int, Memory &) {}
+    V &operator[](int i) { return own[i]; }
+    const V &operator[](int i) const { return own[i]; }
+};
+template <typename V> struct Row<0, V> {
+    V *const own;
+    Row(int count, Memory &memory) : own(memory.take<V>(count)) {}
+    V &operator[](int i) { return own[i]; }
+    const V &operator[](int i) const { return own[i]; }
+};
+
 // One step of transposing a square tile: numbers whose place differs in bit H change sides. L = lanes
 template <typename V, size_t L, size_t H, size_t... I>
 static inline void exchange(V &one, V &two, std::index_sequence<I...>) {
@@ -127,16 +141,20 @@ static inline void merge(Lanes *to, const Doubles *from, int count, int half, ui
     }
 }
 
-// Lanes, as bits, whose value is at most the limit: not those with NaN.
-template <typename T> static inline uint32_t at_most(T limit, typename Lane<T>::Vector values) {
-    const auto within = values <= limit;  // ones in all bits of a lane, or zeros
-    uint64_t words[sizeof(within) / sizeof(uint64_t)], all = ~uint64_t(0);
-    std::memcpy(words, &within, sizeof(within));
+// Lanes, as bits, for which a comparison holds.
+template <typename T, typename Comparison> static inline uint32_t lanes_where(const Comparison &holds) {
+    uint64_t words[sizeof(holds) / sizeof(uint64_t)], all = ~uint64_t(0);  // ones in all bits of a lane, or zeros
+    std::memcpy(words, &holds, sizeof(holds));
     for (const uint64_t word : words) all &= word;
     uint32_t lanes = (1u << Lane<T>::COUNT) - 1;
     if (all != ~uint64_t(0))
-        for (int lane = 0; lane < Lane<T>::COUNT; lane++) lanes &= ~(uint32_t(within[lane] == 0) << lane);
+        for (int lane = 0; lane < Lane<T>::COUNT; lane++) lanes &= ~(uint32_t(holds[lane] == 0) << lane);
     return lanes;
+}
+
+// Those whose value is at most the limit: not those with NaN.
+template <typename T> static inline uint32_t at_most(T limit, typename Lane<T>::Vector values) {
+    return lanes_where<T>(values <= limit);
 }
 
 // The largest modulus. As whole numbers, moduli of floats keep their order, with infinity and NaN above all.

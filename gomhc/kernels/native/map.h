@@ -7,9 +7,15 @@
 
 #include "exponential.h"
 #include "rotation.h"
+#include "softmax.h"
 #include "sinkhorn.h"
 #include "normalization.h"
 #include "permutations.h"
+#include "off_diagonal.h"
+#include "halves.h"
+#include "orthogonal.h"
+#include "spectral_sphere.h"
+#include "projection.h"
 #include "transportation.h"
 #include "composites.h"
 
@@ -62,8 +68,20 @@ template <template <int> class Method, typename Visit> static inline auto with_s
     }
 }
 
-template <int D> struct LinearSinkhorn : Normalization<D, false> {};
-template <int D> struct SinkhornV4 : Normalization<D, true> {};
+// No mixing at all, and no logits.
+struct Unmixed {
+    static int64_t scratch(const Part &) { return 0; }
+    static void forward(const Part &part, const Lanes *, Lanes *image, uint32_t, Memory) {
+        for (int i = 0; i < part.d * part.d; i++) image[i] = Lanes{} + (i % (part.d + 1) == 0 ? 1.f : 0.f);
+    }
+    static void backward(const Part &, const Lanes *, const Lanes *, Lanes *, uint32_t, Memory) {}
+};
+
+template <int D> struct Sinkhorn : Scaling<D, false> {};
+template <int D> struct SinkhornV4 : Scaling<D, true> {};
+template <int D> struct OrthogonalInDoubles : InDoubles<CayleyRotation<D>> {};
+template <int D> struct SphereInDoubles : InDoubles<SpectralSphere<D>> {};
+template <int D> struct ProjectionInDoubles : InDoubles<Projection<D>> {};
 
 template <typename Visit> static inline auto with_method(const Part &part, const Visit &visit) {
     switch (part.kind) {
@@ -73,7 +91,15 @@ template <typename Visit> static inline auto with_method(const Part &part, const
         case SINKHORN_LINEAR: return with_size<LinearSinkhorn>(part, visit);
         case SINKHORN_V4: return with_size<SinkhornV4>(part, visit);
         case PERMUTATIONS: return with_permutations(part, visit);
-        default: return with_size<Transportation>(part, visit);
+        case IDENTITY: return visit(Unmixed());
+        case TRANSPORTATION: return with_size<Transportation>(part, visit);
+        case ROWS: return with_size<Rows>(part, visit);
+        case CIRCULANT: return with_size<Circulant>(part, visit);
+        case OFF_DIAGONAL: return with_size<OffDiagonal>(part, visit);
+        case ORTHOGONAL: return with_size<OrthogonalInDoubles>(part, visit);
+        case QUATERNIONS: return visit(InDoubles<Quaternions>());
+        case SPECTRAL_SPHERE: return with_size<SphereInDoubles>(part, visit);
+        default: return with_size<ProjectionInDoubles>(part, visit);
     }
 }
 

@@ -1,117 +1,100 @@
-// Sums that are divided by in turn, with e added: Sinkhorn's iteration of moduli, and DeepSeek-V4's form of it. Included
-// once for each instruction set, inside its namespace.
+// Sinkhorn's iteration of moduli: sums that are divided by in turn, with e added. Included once for each instruction set,
+// inside its namespace.
 //
-//   linear:  M = |Z|;                 rows, then columns, S times;                               B = M
-//   V4:      M = softmax of rows + e;  columns, then S - 1 times rows and columns;                B = M^T
+//   M = |Z|;    M_ij <- M_ij / (sum_k M_ik + e),   M_ij <- M_ij / (sum_k M_kj + e),   S times
 //   a step:  M'_ij = M_ij f_i,  f_i = 1 / (sum_j M_ij + e);     backward:  G_ij = f_i (G'_ij - sum_k G'_ik M'_ik)
 //
-// Linear leaves sums of zero as they are: f = 1. Backward makes the steps again, keeps one over f of each, and takes them
-// back one by one.
+// Sums of zero are left as they are: f = 1. Factors can leave float's range, so the matrix itself is changed. Backward makes
+// the steps again, keeps one over f of each, and takes them back one by one. The matrix is gone through once in an iteration:
+// columns are multiplied by their factors when the next step comes to their rows.
 // d = streams, S = number of iterations, p = d²
 
-template <int D, bool V4> struct Normalization {
+template <int D> struct LinearSinkhorn {
     static int64_t scratch(const Part &part) {
         const int64_t d = part.d;
-        return 3 * d * d + 2 * d * 2 * part.number;
+        return d * d + 2 * d * 2 * part.number + 4 * d;
     }
 
     static void forward(const Part &part, const Lanes *logits, Lanes *image, uint32_t, Memory memory) {
         const int d = D ? D : part.d;
-        Lanes *const m = memory.take<Lanes>(d * d), *const unused = memory.take<Lanes>(2 * d);
-        start(part, logits, m);
-        for (int step = 0; step < steps(part); step++)
-            by_rows(step) ? normalize<true>(part, m, unused, unused + d) : normalize<false>(part, m, unused, unused + d);
+        Lanes *const unused = memory.take<Lanes>(2 * d);
+        Row<D> columns(d, memory), sums(d, memory);
+        start(d, logits, image);
+        for (int j = 0; j < d; j++) columns[j] = Lanes{} + 1.f;
+        for (int t = 0; t < part.number; t++) iterate(part, image, columns, unused, unused + d, sums);
         for (int i = 0; i < d; i++)
-            for (int j = 0; j < d; j++) image[place<V4>(d, i, j)] = m[i * d + j];
+            for (int j = 0; j < d; j++) image[i * d + j] *= columns[j];
     }
 
     static void backward(const Part &part, const Lanes *logits, const Lanes *grad, Lanes *grad_logits, uint32_t,
                          Memory memory) {
-        const int d = D ? D : part.d;
-        Lanes *const m = memory.take<Lanes>(d * d), *const g = memory.take<Lanes>(d * d);
-        Lanes *const sums = memory.take<Lanes>(d * steps(part)), *const factors = memory.take<Lanes>(d * steps(part));
-        start(part, logits, m);
-        for (int step = 0; step < steps(part); step++) {
-            Lanes *const s = sums + step * d, *const f = factors + step * d;
-            by_rows(step) ? normalize<true>(part, m, s, f) : normalize<false>(part, m, s, f);
+        const int d = D ? D : part.d, steps = part.number;
+        Lanes *const m = memory.take<Lanes>(d * d);
+        Row<D> columns(d, memory), shares(d, memory);
+        Lanes *const sums = memory.take<Lanes>(2 * d * steps), *const factors = memory.take<Lanes>(2 * d * steps);
+        start(d, logits, m);
+        for (int j = 0; j < d; j++) columns[j] = Lanes{} + 1.f;
+        for (int t = 0; t < steps; t++) {
+            Lanes *const s = sums + 2 * d * t, *const f = factors + 2 * d * t;
+            iterate(part, m, columns, s, f, shares);
+            for (int j = 0; j < d; j++) s[d + j] = shares[j], f[d + j] = columns[j];
         }
+        for (int j = 0; j < d; j++) shares[j] = Lanes{};
         for (int i = 0; i < d; i++)
-            for (int j = 0; j < d; j++) g[i * d + j] = grad[place<V4>(d, i, j)];
-        for (int step = steps(part) - 1; step >= 0; step--) {
-            const Lanes *const s = sums + step * d, *const f = factors + step * d;
-            by_rows(step) ? reverse<true>(d, m, g, s, f) : reverse<false>(d, m, g, s, f);
+            for (int j = 0; j < d; j++) {
+                m[i * d + j] *= columns[j], grad_logits[i * d + j] = grad[i * d + j];
+                shares[j] += grad_logits[i * d + j] * m[i * d + j];
+            }
+        for (int t = steps - 1; t >= 0; t--) reverse(d, m, grad_logits, sums + 2 * d * t, factors + 2 * d * t, shares, columns);
+        const Lanes zero{};
+        for (int i = 0; i < d * d; i++) {
+            const Lanes z = logits[i], entry = grad_logits[i];
+            grad_logits[i] = unless_saturated<float>(z > zero ? entry : z < zero ? -entry : zero, z);
         }
-        finish(part, logits, m, g, grad_logits);
     }
 
   private:
-    static int steps(const Part &part) { return 2 * part.number - (V4 ? 1 : 0); }
-    static bool by_rows(int step) { return (step % 2 == 0) != V4; }
-    template <bool TRANSPOSED> static int place(int d, int i, int j) { return TRANSPOSED ? j * d + i : i * d + j; }
+    static void start(int d, const Lanes *logits, Lanes *m) {
+        for (int i = 0; i < d * d; i++) {
+            const Lanes z = saturated<float>(logits[i]);
+            m[i] = z < 0.f ? -z : z;
+        }
+    }
 
-    static void start(const Part &part, const Lanes *logits, Lanes *m) {
+    static inline Lanes divisor(const Part &part, Lanes sum) {
+        const Lanes one = Lanes{} + 1.f, zero{};
+        return sum > zero ? sum + part.real : one;
+    }
+
+    // Columns come with factors that they still lack, and are left with those of this iteration.
+    static inline void iterate(const Part &part, Lanes *m, Row<D> &columns, Lanes *row_sums, Lanes *row_factors, Row<D> &sums) {
         const int d = D ? D : part.d;
-        if constexpr (V4) {
-            softmax_of_rows(d, logits, m);
-            for (int i = 0; i < d * d; i++) m[i] += part.epsilon;
-        } else {
-            for (int i = 0; i < d * d; i++) {
-                const Lanes z = saturated<float>(logits[i]);
-                m[i] = z < 0.f ? -z : z;
-            }
+        for (int j = 0; j < d; j++) sums[j] = Lanes{};
+        for (int i = 0; i < d; i++) {
+            Lanes *const row = m + i * d, sum{};
+            for (int j = 0; j < d; j++) row[j] *= columns[j], sum += row[j];
+            const Lanes whole = divisor(part, sum), factor = 1.f / whole;
+            row_sums[i] = whole, row_factors[i] = factor;
+            for (int j = 0; j < d; j++) row[j] *= factor, sums[j] += row[j];
         }
+        for (int j = 0; j < d; j++) sums[j] = divisor(part, sums[j]), columns[j] = 1.f / sums[j];
     }
 
-    static void softmax_of_rows(int d, const Lanes *logits, Lanes *m) {
+    // Columns first, whose shares come with it, then rows; leaves the shares of columns for the iteration before.
+    static inline void reverse(int d, Lanes *m, Lanes *g, const Lanes *sums, const Lanes *factors, Row<D> &shares, Row<D> &next) {
+        for (int j = 0; j < d; j++) next[j] = Lanes{};
         for (int i = 0; i < d; i++) {
-            Lanes largest = saturated<float>(logits[i * d]), sum{};
-            for (int j = 1; j < d; j++) largest = at_least(saturated<float>(logits[i * d + j]), largest);
+            Lanes *const row = m + i * d, *const own = g + i * d, share{};
             for (int j = 0; j < d; j++) {
-                m[i * d + j] = exponential<float>(saturated<float>(logits[i * d + j]) - largest);
-                sum += m[i * d + j];
+                own[j] = (own[j] - shares[j]) * factors[d + j], row[j] *= sums[d + j];
+                share += own[j] * row[j];
             }
-            const Lanes factor = 1.f / sum;
-            for (int j = 0; j < d; j++) m[i * d + j] *= factor;
-        }
-    }
-
-    template <bool ROWS> static inline void normalize(const Part &part, Lanes *m, Lanes *sums, Lanes *factors) {
-        const int d = D ? D : part.d;
-        for (int i = 0; i < d; i++) {
-            Lanes sum{};
-            for (int j = 0; j < d; j++) sum += m[place<!ROWS>(d, i, j)];
-            const Lanes whole = sum + part.epsilon, one = Lanes{} + 1.f, zero{};
-            sums[i] = V4 ? whole : sum > zero ? whole : one;
-            factors[i] = 1.f / sums[i];
-            for (int j = 0; j < d; j++) m[place<!ROWS>(d, i, j)] *= factors[i];
-        }
-    }
-
-    template <bool ROWS> static inline void reverse(int d, Lanes *m, Lanes *g, const Lanes *sums, const Lanes *factors) {
-        for (int i = 0; i < d; i++) {
-            Lanes share{};
-            for (int j = 0; j < d; j++) share += g[place<!ROWS>(d, i, j)] * m[place<!ROWS>(d, i, j)];
+            const Lanes factor = factors[i], sum = sums[i];
             for (int j = 0; j < d; j++) {
-                Lanes &entry = g[place<!ROWS>(d, i, j)];
-                entry = (entry - share) * factors[i];
-                m[place<!ROWS>(d, i, j)] *= sums[i];
+                own[j] = (own[j] - share) * factor, row[j] *= sum;
+                next[j] += own[j] * row[j];
             }
         }
-    }
-
-    // From the gradient at M to that at the logits; `m` is free.
-    static void finish(const Part &part, const Lanes *logits, Lanes *m, const Lanes *g, Lanes *grad_logits) {
-        const int d = D ? D : part.d;
-        const Lanes zero{};
-        if constexpr (V4) softmax_of_rows(d, logits, m);
-        for (int i = 0; i < d; i++) {
-            Lanes share{};
-            for (int j = 0; V4 && j < d; j++) share += g[i * d + j] * m[i * d + j];
-            for (int j = 0; j < d; j++) {
-                const Lanes z = logits[i * d + j], entry = g[i * d + j];
-                const Lanes own = V4 ? m[i * d + j] * (entry - share) : z > zero ? entry : z < zero ? -entry : zero;
-                grad_logits[i * d + j] = unless_saturated<float>(own, z);
-            }
-        }
+        for (int j = 0; j < d; j++) shares[j] = next[j];
     }
 };

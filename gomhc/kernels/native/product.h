@@ -1,7 +1,7 @@
 // Products of the tokens' numbers with a matrix that all tokens share. Included once for each instruction set, inside its
 // namespace, after elements.h.
 //
-//   project:  y = x W^T        spread:  grad_x = weights_j grad + factor x_j + y W, for each stream j
+//   project:  y = x W^T        spread:  grad_x = grad_later + weights_j grad + factor x_j + y W, for each stream j
 //   weight_gradient:  grad_W = y^T x
 //
 // Each number is summed by itself, in an order that depends on the sizes of W alone: not on the other tokens, as in a BLAS,
@@ -24,33 +24,40 @@ struct Scratch {
 };
 
 // T tokens times Q rows of W, over `steps` vectors: those of the tokens side by side, those of W from `weight` on.
-template <int T, int Q> static inline void dot_tile(const F *packed, const float *weight, int64_t c, int64_t steps, int k, F *sums) {
+template <int T, int Q>
+static inline void dot_tile(const F *packed, const float *weight, int64_t c, int64_t steps, int k, F *sums, bool is_first) {
     F tile[T][Q];
     for (int t = 0; t < T; t++)
-        for (int q = 0; q < Q; q++) tile[t][q] = sums[t * k + q];
+        for (int q = 0; q < Q; q++) tile[t][q] = is_first ? F{} : sums[t * k + q];
     for (int64_t step = 0; step < steps; step++, packed += T, weight += L) {
         F weights[Q];
-        for (int q = 0; q < Q; q++) weights[q] = load_vector(weight + q * c);
-        for (int t = 0; t < T; t++)
-            for (int q = 0; q < Q; q++) tile[t][q] += packed[t] * weights[q];
+        for (int q = 0; q < Q; q++) weights[q] = in_register(load_vector(weight + q * c));
+        for (int t = 0; t < T; t++) {
+            const F numbers = in_register(packed[t]);
+            for (int q = 0; q < Q; q++) tile[t][q] += numbers * weights[q];
+        }
     }
     for (int t = 0; t < T; t++)
         for (int q = 0; q < Q; q++) sums[t * k + q] = tile[t][q];
 }
 
-template <int T, typename E> static void project_tile(const Read &task, int64_t token, F *packed, F *sums) {
+template <int T, typename E>
+static void project_tile(const Read &task, int64_t token, F *packed, F *sums, Ahead &ahead, int64_t tokens) {
     const int k = task.k;
     const int64_t size = task.d * task.c, whole = size / L * L;
     const E *x = static_cast<const E *>(task.x) + token * size;
-    for (int i = 0; i < T * k + L; i++) sums[i] = F{};
+    for (int i = whole > 0 ? T * k : 0; i < T * k + L; i++) sums[i] = F{};
     for (int64_t from = 0; from < whole; from += PANEL) {
         const int64_t steps = std::min(whole - from, PANEL) / L;
         for (int64_t step = 0; step < steps; step++)
             for (int t = 0; t < T; t++) packed[step * T + t] = load_vector(x + t * size + from + step * L);
         int row = 0;
-        for (; row + WIDE <= k; row += WIDE)
-            dot_tile<T, WIDE>(packed, task.weight + row * size + from, size, steps, k, sums + row);
-        for (; row < k; row++) dot_tile<T, 1>(packed, task.weight + row * size + from, size, steps, k, sums + row);
+        for (; row + WIDE <= k; row += WIDE) {
+            ahead.bring(T * WIDE * steps * L, tokens * k * size);
+            dot_tile<T, WIDE>(packed, task.weight + row * size + from, size, steps, k, sums + row, from == 0);
+        }
+        for (; row < k; row++)
+            dot_tile<T, 1>(packed, task.weight + row * size + from, size, steps, k, sums + row, from == 0);
     }
     if (whole < size)
         for (int t = 0; t < T; t++) {
@@ -67,12 +74,12 @@ template <int T, typename E> static void project_tile(const Read &task, int64_t 
     }
 }
 
-template <typename E> static void project(const Read &task, int64_t first, int64_t last) {
+template <typename E> static void project(const Read &task, int64_t first, int64_t last, Ahead ahead) {
     const Scratch scratch(TOKENS * (PANEL / L + task.k) + L);
     F *const packed = scratch.vectors, *const sums = packed + TOKENS * (PANEL / L);
     int64_t token = first;
-    for (; token + TOKENS <= last; token += TOKENS) project_tile<TOKENS, E>(task, token, packed, sums);
-    for (; token < last; token++) project_tile<1, E>(task, token, packed, sums);
+    for (; token + TOKENS <= last; token += TOKENS) project_tile<TOKENS, E>(task, token, packed, sums, ahead, last - first);
+    for (; token < last; token++) project_tile<1, E>(task, token, packed, sums, ahead, last - first);
 }
 
 // Some tokens, and what their gradients are made of.
@@ -89,22 +96,24 @@ template <typename E> struct Spread {
         const int64_t c = task.c, size = d * c, column = j * c + i;
         const E *x = static_cast<const E *>(task.x) + token * size + column;
         const E *grad = static_cast<const E *>(task.input) + token * c + i;
+        const E *later = task.grad_later == nullptr ? nullptr : static_cast<const E *>(task.grad_later) + token * size + column;
         F sums[T][V];
         for (int t = 0; t < T; t++) {
             const float *own = factors + (token - first + t) * (d + 1);
             for (int v = 0; v < V; v++) {
-                // One after the other from zero on: of a sum of two products, the compiler may round either one.
-                sums[t][v] = F{};
-                sums[t][v] += own[d] * load(x + t * size + v * L);
-                sums[t][v] += own[j] * load(grad + t * c + v * L);
+                F sum = later == nullptr ? F{} : load(later + t * size + v * L);
+                sum = in_register(sum) + own[d] * load(x + t * size + v * L);
+                sums[t][v] = in_register(sum) + own[j] * load(grad + t * c + v * L);
             }
         }
         const float *weight = task.weight + column, *numbers = y + (token - first) * task.k;
         for (int row = 0; row < task.k; row++, weight += size, numbers += T) {
             F weights[V];
-            for (int v = 0; v < V; v++) weights[v] = load(weight + v * L);
-            for (int t = 0; t < T; t++)
-                for (int v = 0; v < V; v++) sums[t][v] += numbers[t] * weights[v];
+            for (int v = 0; v < V; v++) weights[v] = in_register(load(weight + v * L));
+            for (int t = 0; t < T; t++) {
+                const F number = in_register(in_all_lanes(numbers[t]));
+                for (int v = 0; v < V; v++) sums[t][v] += number * weights[v];
+            }
         }
         E *const to = static_cast<E *>(task.grad_x) + token * size + column;
         for (int t = 0; t < T; t++)
@@ -117,6 +126,7 @@ template <typename E> struct Spread {
         const auto store = [](auto *address, F vector) { store_vector(address, vector); };
         int64_t i = from;
         for (; i + WIDE * L <= to; i += WIDE * L) tile<T, WIDE>(token, j, i, load, store);
+        for (; i + 2 * L <= to; i += 2 * L) tile<T, 2>(token, j, i, load, store);
         for (; i + L <= to; i += L) tile<T, 1>(token, j, i, load, store);
         if (i < to)
             tile<T, 1>(
@@ -125,7 +135,8 @@ template <typename E> struct Spread {
     }
 };
 
-template <typename E> static void spread(const Read &task, int64_t first, int64_t last, const float *factors) {
+template <typename E>
+static void spread(const Read &task, int64_t first, int64_t last, const float *factors, Ahead ahead) {
     const int k = task.k;
     const Scratch scratch(((last - first) * k + L - 1) / L);
     float *to = scratch.floats();
@@ -140,19 +151,26 @@ template <typename E> static void spread(const Read &task, int64_t first, int64_
         for (int64_t from = 0; from < task.c; from += width) {
             const int64_t end = std::min(task.c, from + width);
             int64_t token = first;
-            for (; token + TOKENS <= last; token += TOKENS) tokens.template block<TOKENS>(token, j, from, end);
+            for (; token + TOKENS <= last; token += TOKENS) {
+                ahead.bring(TOKENS * (end - from), (last - first) * task.d * task.c);
+                tokens.template block<TOKENS>(token, j, from, end);
+            }
             for (; token < last; token++) tokens.template block<1>(token, j, from, end);
         }
 }
 
 // R rows and WIDE vectors of columns of the gradient at W, over some tokens, whose numbers are at x and at y.
 template <int R> static inline void gradient_tile(const float *x, const float *y, int k, int64_t tokens, float *to, int64_t stride) {
-    F sums[R][WIDE] = {};
+    F sums[R][WIDE];
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < WIDE; v++) sums[r][v] = F{};
     for (int64_t token = 0; token < tokens; token++, x += COLUMNS, y += k) {
         F numbers[WIDE];
-        for (int v = 0; v < WIDE; v++) numbers[v] = load_vector(x + v * L);
-        for (int r = 0; r < R; r++)
-            for (int v = 0; v < WIDE; v++) sums[r][v] += y[r] * numbers[v];
+        for (int v = 0; v < WIDE; v++) numbers[v] = in_register(load_vector(x + v * L));
+        for (int r = 0; r < R; r++) {
+            const F number = in_register(in_all_lanes(y[r]));
+            for (int v = 0; v < WIDE; v++) sums[r][v] += number * numbers[v];
+        }
     }
     for (int r = 0; r < R; r++)
         for (int v = 0; v < WIDE; v++) store_vector(to + r * stride + v * L, load_vector(to + r * stride + v * L) + sums[r][v]);

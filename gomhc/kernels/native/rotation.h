@@ -62,6 +62,9 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
     using E = std::conditional_t<UNITARY, Complex<V>, V>;
     static constexpr bool ALL_GOOD = PIVOTS;
     static constexpr int TILE = UNITARY ? 2 : 4;  // columns of two rows that are kept in registers
+    // From LARGE rows on, matrices leave the second cache, and each number that comes is used more often: DEPTH columns are
+    // eliminated at once, and products take PANEL rows of the right matrix at a time.
+    static constexpr int LARGE = 64, DEPTH = 4, PANEL = 32;
     const int given_d, given_s;
     E *k, *g, *h;  // n x n each: K, and scratch of backward
 
@@ -109,7 +112,10 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
         if constexpr (PIVOTS) {
             invert_lane_by_lane();
         } else {
-            for (int c = 0; c + 1 < size; c += 2) eliminate_two(c);
+            int c = 0;
+            if constexpr (D * S == 0)
+                for (; size >= LARGE && c + DEPTH <= size; c += DEPTH) eliminate_block(c);
+            for (; c + 1 < size; c += 2) eliminate_two(c);
             if (size % 2) eliminate(size - 1);
         }
     }
@@ -182,10 +188,68 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
         }
     }
 
+    // The same for DEPTH columns.
+    void eliminate_block(int c) const {
+        const int size = n();
+        E pivot[DEPTH * DEPTH], *const rows = k + c * size;
+        for (int i = 0; i < DEPTH; i++)
+            for (int j = 0; j < DEPTH; j++) {
+                pivot[i * DEPTH + j] = rows[i * size + c + j];
+                rows[i * size + c + j] = i == j ? one() : E{};
+            }
+        for (int p = 0; p < DEPTH; p++) {
+            E *const own = pivot + p * DEPTH;
+            const E inverse = reciprocal(own[p]);
+            own[p] = one();
+            for (int j = 0; j < DEPTH; j++) own[j] = own[j] * inverse;
+            for (int i = 0; i < DEPTH; i++) {
+                if (i == p) continue;
+                const E factor = -pivot[i * DEPTH + p];
+                pivot[i * DEPTH + p] = E{};
+                for (int j = 0; j < DEPTH; j++) add_product(pivot[i * DEPTH + j], factor, own[j]);
+            }
+        }
+        for (int j = 0; j < size; j++) {
+            E column[DEPTH];
+            for (int i = 0; i < DEPTH; i++) column[i] = rows[i * size + j];
+            for (int i = 0; i < DEPTH; i++) {
+                E sum{};
+                for (int p = 0; p < DEPTH; p++) add_product(sum, pivot[i * DEPTH + p], column[p]);
+                rows[i * size + j] = sum;
+            }
+        }
+        int i = 0;
+        for (; i + DEPTH <= size; i += DEPTH)
+            if (i != c) subtract_block<DEPTH>(i, c);
+        for (; i < size; i++) subtract_block<1>(i, c);
+    }
+
+    template <int ROWS> inline void subtract_block(int first, int c) const {
+        const int size = n();
+        E *const rows = k + first * size, factors[ROWS * DEPTH];
+        const E *const pivots = k + c * size;
+        for (int i = 0; i < ROWS; i++)
+            for (int p = 0; p < DEPTH; p++) {
+                factors[i * DEPTH + p] = -rows[i * size + c + p];
+                rows[i * size + c + p] = E{};
+            }
+        for (int j = 0; j < size; j++) {
+            E column[DEPTH];
+            for (int p = 0; p < DEPTH; p++) column[p] = pivots[p * size + j];
+            for (int i = 0; i < ROWS; i++) {
+                E entry = rows[i * size + j];
+                for (int p = 0; p < DEPTH; p++) add_product(entry, factors[i * DEPTH + p], column[p]);
+                rows[i * size + j] = entry;
+            }
+        }
+    }
+
     // out = left right
     inline void multiply(E *out, const E *left, const E *right) const {
         const int size = n();
         int from = 0;
+        if constexpr (D * S == 0)
+            if (size >= LARGE) return multiply_panels(out, left, right);
         for (; from + TILE <= size; from += TILE) columns<TILE>(out, left, right, from);
         if constexpr (D * S == 0 || D * S % TILE != 0)  // GCC 12 warns of what this loop would do otherwise
             for (; from < size; from++) columns<1>(out, left, right, from);
@@ -204,6 +268,38 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
                 }
             for (int j = 0; j < WIDTH; j++) out[i * size + from + j] = one[j], out[next * size + from + j] = two[j];
         }
+    }
+
+    // The same sums in the same order, a panel at a time.
+    void multiply_panels(E *out, const E *left, const E *right) const {
+        const int size = n();
+        for (int c = 0; c < size; c += PANEL) {
+            const int end = std::min(c + PANEL, size);
+            int from = 0;
+            for (; from + TILE <= size; from += TILE) add_panel<TILE>(out, left, right, from, c, end);
+            for (; from < size; from++) add_panel<1>(out, left, right, from, c, end);
+        }
+    }
+
+    template <int WIDTH> inline void add_panel(E *out, const E *left, const E *right, int from, int first, int end) const {
+        int i = 0;
+        for (; i + TILE <= n(); i += TILE) add_tile<TILE, WIDTH>(out, left, right, i, from, first, end);
+        for (; i < n(); i++) add_tile<1, WIDTH>(out, left, right, i, from, first, end);
+    }
+
+    template <int ROWS, int WIDTH>
+    inline void add_tile(E *out, const E *left, const E *right, int row, int from, int first, int end) const {
+        const int size = n();
+        E tile[ROWS * WIDTH];
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < WIDTH; j++)
+                tile[i * WIDTH + j] = first == 0 ? E{} : out[(row + i) * size + from + j];
+        for (int c = first; c < end; c++)
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < WIDTH; j++)
+                    add_product(tile[i * WIDTH + j], left[(row + i) * size + c], right[c * size + from + j]);
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < WIDTH; j++) out[(row + i) * size + from + j] = tile[i * WIDTH + j];
     }
 
     // Unrolled below, so that most of its comparisons are decided when compiling.
@@ -280,8 +376,15 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
                         else g[column * size + row] = grad * q;
                     }
             }
-        multiply(h, k, g);  // g is G_Q^*, so h = (G_Q K^*)^*,
-        multiply(g, h, k);  // and g = (K^* G_Q K^*)^*
+        gradient(grad_logits);
+        return loose;
+    }
+
+    // From the gradient at Q, whose adjoint is in g, to that at the logits.
+    inline void gradient(V *grad_logits) const {
+        const int size = n();
+        multiply(h, k, g);  // h = (G_Q K^*)^*
+        multiply(g, h, k);  // g = (K^* G_Q K^*)^*
         V *z = grad_logits;
         if constexpr (UNITARY) {
             for (int i = 0; i < size; i++)
@@ -294,7 +397,6 @@ template <typename T, int D, int S, bool UNITARY, bool PIVOTS> struct Rotation {
             for (int i = 0; i < size; i++)
                 for (int j = i + 1; j < size; j++, z++) *z = T(-2) * (g[j * size + i] - g[i * size + j]);
         }
-        return loose;
     }
 };
 

@@ -150,14 +150,14 @@ static void read_backward(const Read &task, int64_t token, float *factors, float
     factors[d] = -grad_r * r * r * r / float(d * c);
 }
 
-template <int D, typename E> static void read_tokens(const Read &task, int64_t first, int64_t last) {
+template <int D, typename E> static void read_tokens(const Read &task, int64_t first, int64_t last, const Ahead &ahead) {
     const Scratch scratch(((last - first) * (task.d + 1) + (task.d + 1) * task.c + L - 1) / L);
     float *const factors = scratch.floats(), *const wide = factors + (last - first) * (task.d + 1);
-    if (!task.back) project<E>(task, first, last);
+    if (!task.back) project<E>(task, first, last, ahead);
     for (int64_t token = first; token < last; token++)
         task.back ? read_backward<D, E>(task, token, factors + (token - first) * (task.d + 1), wide)
                   : read_forward<D, E>(task, token, wide);
-    if (task.back) spread<E>(task, first, last, factors);
+    if (task.back) spread<E>(task, first, last, factors, ahead);
 }
 
 // Adds the token's gradient at the weights to `sums`.
@@ -173,9 +173,14 @@ template <int D, typename E> static void sum_backward(const Sum &task, int64_t t
     float products[D ? D : LARGEST];
     inner_products(&grad, 1, streams, d, c, products);
     for (int j = 0; j < d; j++) sums[j] += products[j];
+    const E *later = task.grad_later == nullptr ? nullptr : static_cast<const E *>(task.grad_later) + token * d * c;
     over_channels(c, [=](int64_t i, auto load, auto store) {
         const F g = load(grad + i);
-        for (int j = 0; j < d; j++) store(grad_x + j * c + i, weights[j] * g);
+        for (int j = 0; j < d; j++) {
+            F sum = later == nullptr ? F{} : load(later + j * c + i);
+            sum += weights[j] * g;
+            store(grad_x + j * c + i, sum);
+        }
     });
 }
 
@@ -212,6 +217,42 @@ template <int D, typename E> static void write_forward(const Write &task, int64_
             store(out + row * c + i, sum);
         }
     });
+}
+
+constexpr bool in_one_pass(int d) { return GOMHC_VECTOR_BYTES == 64 && d * (d + 1) <= 20 && d > 0; }  // by its registers
+
+// As below, with all inner products in registers.
+template <int D, typename E> static void write_backward_at_once(const Write &task, int64_t token, float *sums) {
+    const int64_t c = task.c, own = task.matrices == 1 ? 0 : token;
+    const E *const x = static_cast<const E *>(task.x) + token * D * c, *const y = static_cast<const E *>(task.y) + token * c;
+    const E *const grad = static_cast<const E *>(task.out) + token * D * c;
+    const float *const mix = task.mix + own * D * D, *const weights = task.weights + own * D;
+    E *const grad_x = static_cast<E *>(task.grad_x) + token * D * c, *const grad_y = static_cast<E *>(task.grad_y) + token * c;
+    constexpr int COUNT = D * (D + 1), ALL = (COUNT + L - 1) / L * L;
+    F products[ALL];
+    for (F &product : products) product = F{};
+    over_channels(c, [&](int64_t i, auto load, auto store) {
+        F grads[D], columns[D + 1], sum{};
+        for (int j = 0; j < D; j++) columns[j] = in_register(load(x + j * c + i));
+        columns[D] = in_register(load(y + i));
+        for (int row = 0; row < D; row++) {
+            grads[row] = in_register(load(grad + row * c + i));
+            for (int j = 0; j <= D; j++) products[row * (D + 1) + j] += grads[row] * columns[j];
+        }
+        for (int row = 0; row < D; row++) sum += weights[row] * grads[row];
+        store(grad_y + i, sum);
+        for (int j = 0; j < D; j++) {
+            F stream{};
+            for (int row = 0; row < D; row++) stream += mix[row * D + j] * grads[row];
+            store(grad_x + j * c + i, stream);
+        }
+    });
+    for (int done = 0; done < COUNT; done += L) {
+        transpose<F, L>(products + done);
+        F sum = products[done];
+        for (int lane = 1; lane < L; lane++) sum += products[done + lane];
+        for (int i = 0; i < std::min(L, COUNT - done); i++) sums[done + i] += sum[i];
+    }
 }
 
 // The token's gradients at the mix and at the weights are added to `sums` (d, d + 1).
@@ -258,7 +299,10 @@ template <int D, typename E> static void write_tokens(const Write &task, int64_t
             write_forward<D, E>(task, token);
             continue;
         }
-        write_backward<D, E>(task, token, gradient, wide);
+        if constexpr (in_one_pass(D))
+            write_backward_at_once<D, E>(task, token, gradient);
+        else
+            write_backward<D, E>(task, token, gradient, wide);
         if (task.matrices == 1) continue;
         take_apart(gradient, d, task.grad_mix + token * d * d, task.grad_weights + token * d);
         std::fill_n(gradient, size, 0.f);
@@ -286,9 +330,9 @@ template <typename Call> static void for_sizes(int d, const Call &call) {
     }
 }
 
-static void read(const Read &task, int64_t first, int64_t last, float *) {
+static void read(const Read &task, int64_t first, int64_t last, const Ahead &ahead) {
     for_sizes(task.d, [&](auto d) {
-        for_elements(task.element, [&](auto e) { read_tokens<decltype(d)::value, decltype(e)>(task, first, last); });
+        for_elements(task.element, [&](auto e) { read_tokens<decltype(d)::value, decltype(e)>(task, first, last, ahead); });
     });
 }
 

@@ -16,14 +16,17 @@ constexpr int LARGEST = 64;                                    // streams
 constexpr int LARGEST_ROTATION = 192;                          // rows of a rotation
 constexpr int MOST_PARTS = 64;                                 // of a map, in all
 
-// Ways to make matrices, one a header; library.py has their names in this order.
-enum Kind { GO, GO_SQUARE, GO_UNITARY, SINKHORN, SINKHORN_LINEAR, SINKHORN_V4, PERMUTATIONS, TRANSPORTATION, KRONECKER, AVERAGE };
+// Ways to make matrices, one a header; forms.py has their names in this order.
+enum Kind {
+    GO, GO_SQUARE, GO_UNITARY, SINKHORN, SINKHORN_LINEAR, SINKHORN_V4, PERMUTATIONS, TRANSPORTATION, IDENTITY, ROWS,
+    CIRCULANT, OFF_DIAGONAL, ORTHOGONAL, QUATERNIONS, SPECTRAL_SPHERE, PROJECTION, KRONECKER, AVERAGE
+};
 
 // A way with its sizes. Parts of a composite follow it, each with its own parts behind it.
 struct Part {
     int kind, d;    // how the matrices are made, and their rows
     int number, p;  // expressivity, iterations or parts, as the kind has it; logits, those of its parts among them
-    float epsilon;  // added to sums
+    float real;     // added to sums, or a bound, as the kind has it
 };
 
 // The part behind this one and all of its own, and about how many numbers are computed for a matrix.
@@ -46,6 +49,8 @@ inline int64_t work(const Part *part) {
             for (int i = 0; i < number; i++, own = after(own)) sum += work(own);
             return sum;
         }
+        case SPECTRAL_SPHERE: return 2 * d * d;
+        case PROJECTION: return 16 * d * d;
         default: return std::max<int64_t>(d * d, part->p);
     }
 }
@@ -74,20 +79,32 @@ struct Read {
     void *grad_x;                                        // as x; for backward
     float *grad_projection, *grad_logits;                // (tokens, k) twice; for backward
     float *grad_weight;                                  // (k, d c), or null; for backward
+    const void *grad_later;                              // as x: added to grad_x; or null
     int64_t tokens, c;
     int d, k, element, back;
     float offset, epsilon;
 };
 
-// Reading and the matrices of the mix in one, where no gradient is wanted.
+// A whole connection: the write of the one before it, where there is one, the read, and the matrices of the mix. The streams
+// that are read are `out`, or `x` where nothing is written before. In backward `input`, `write` and `mix` hold gradients.
 struct Connect {
     const void *x;                                       // (tokens, d, c)
-    const float *weight, *scale, *bias;                  // (k, d c), (3), (k)
+    const float *before_mix, *before_write;              // (matrices, d, d), (matrices, d); null where nothing is written
+    const void *y;                                       // (tokens, c); null as well
+    void *out;                                           // (tokens, d, c); null as well
+    const float *weight, *scale, *bias;                  // (k, d c), (3), (k); without the first two all tokens are alike
     void *input;                                         // (tokens, c)
-    float *write, *mix;                                  // (tokens, d), (tokens, d, d)
+    float *write, *mix;                                  // (own, d), (own, d, d): one for each token, or one for all
+    float *projection, *inverse_rms;                     // (tokens, k), (tokens); null where they are not kept
+    const void *grad_out;                                // as what is read: its gradient from later on; for backward
+    void *grad_x;                                        // as x; for backward, as all below
+    float *grad_before_mix, *grad_before_write;          // as those
+    void *grad_y;                                        // as y
+    float *grad_projection;                              // (tokens, k)
+    float *grad_weight, *grad_scale, *grad_bias;         // as those
     const Part *parts;                                   // of the map
-    int64_t tokens, c;
-    int d, k, element;
+    int64_t tokens, matrices, own, c;
+    int d, k, element, back;
     float offset, epsilon;
 };
 
@@ -97,6 +114,7 @@ struct Sum {
     const float *weights;                                // (d)
     void *input, *grad_x;                                // (tokens, c), and as x; for backward
     float *grad_weights;                                 // (d); for backward
+    const void *grad_later;                              // as x: added to grad_x; or null
     int64_t tokens, c;
     int d, element, back;
 };

@@ -43,7 +43,7 @@ def forward(logits: Tensor, mixing: Tree) -> Tensor:
         return orthostochastic_forward(logits, part.d, part.number)
     if kind == "permutations":
         return permutations_forward(logits, part.d)
-    return sinkhorn_forward(logits, part.d, part.number, SINKHORN[kind], part.epsilon)
+    return sinkhorn_forward(logits, part.d, part.number, SINKHORN[kind], part.real)
 
 
 def backward(logits: Tensor, grad: Tensor, mixing: Tree) -> Tensor:
@@ -58,7 +58,7 @@ def backward(logits: Tensor, grad: Tensor, mixing: Tree) -> Tensor:
         return orthostochastic_backward(logits, grad, part.d, part.number)
     if kind == "permutations":
         return permutations_backward(logits, grad, part.d)
-    return sinkhorn_backward(logits, grad, part.d, part.number, SINKHORN[kind], part.epsilon)
+    return sinkhorn_backward(logits, grad, part.d, part.number, SINKHORN[kind], part.real)
 
 
 def _subtree(parts: Iterator[Part]) -> Tree:

@@ -1,4 +1,5 @@
-"""Time and memory of one more token, with the keys and values of a text at hand: a GPT and an upcycled llama.
+"""Time and memory of one more token, with the keys and values of a text at hand: a GPT and an upcycled llama. Of the
+llama also in bfloat16, and when it reads a prompt.
 
 c = num_channels, d = num_streams
 """
@@ -20,33 +21,41 @@ from gomhc.models import GPT, GPTConfig
 METHODS = ("go", "sinkhorn", "identity")
 LLAMA = {"layers": 8, "c": 512}
 """Sizes of the llama."""
+DTYPES = {32: torch.float32, 16: torch.bfloat16}
+"""Bits of a number -> dtype of the llama."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decode(Benchmark):
-    """One token at batch 1 of the 30M GPT and of a llama, with one residual stream and with four."""
+    """Decoding one token at batch 1, and reading a prompt: the 30M GPT and a llama, with one stream and with four."""
 
     text: int = 64
-    """Number of tokens before it."""
+    """Number of tokens before the one that is decoded."""
+    prompt: int = 256
+    """Number of tokens of the prompt that the llama reads at once."""
 
-    title: ClassVar[str] = "One token more"
+    title: ClassVar[str] = "One token more, or a prompt"
     references: ClassVar[tuple[str, ...]] = (PLAIN,)
 
     def contenders(self) -> list[Contender]:
         plain = GPTConfig()
         configs = {key: replace(plain, mixing=PARAMETRIZATIONS[key](num_streams=NUM_STREAMS)) for key in METHODS}
         configs = {PLAIN: plain, **configs, "go, static": replace(configs["go"], dynamic=False)}
-        sizes = {"layers": plain.num_layers, "c": plain.num_channels}
+        sizes = {"layers": plain.num_layers, "c": plain.num_channels, "bits": 32, "tokens": 1}
         contenders = [Contender(name, sizes, self._gpt(config)) for name, config in configs.items()]
         if is_installed("transformers"):
-            contenders += [
-                Contender(name, LLAMA, self._llama(mixing)) for name, mixing in ((PLAIN, None), ("go", "go"))
-            ]
+            for bits, tokens in ((32, 1), (16, 1), (32, self.prompt)):
+                sizes = {**LLAMA, "bits": bits, "tokens": tokens}
+                for name, mixing in ((PLAIN, None), ("go", "go")):
+                    contenders.append(Contender(name, sizes, self._llama(mixing, DTYPES[bits], tokens)))
         return contenders
 
     def remarks(self) -> list[str]:
         missing = "" if is_installed("transformers") else "; not installed: transformers"
-        return [f"8 layers of c = 512: a llama of transformers, upcycled to {NUM_STREAMS} streams{missing}"]
+        return [
+            f"8 layers of c = 512: a llama of transformers, upcycled to {NUM_STREAMS} streams{missing}",
+            "tokens: how many are read at once",
+        ]
 
     def _gpt(self, config: GPTConfig) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)
@@ -61,7 +70,7 @@ class Decode(Benchmark):
 
         return run
 
-    def _llama(self, mixing: str | None) -> Callable[[], object]:
+    def _llama(self, mixing: str | None, dtype: torch.dtype, num_tokens: int) -> Callable[[], object]:
         transformers, integrations = import_module("transformers"), import_module("gomhc")
         torch.manual_seed(0)
         config = transformers.LlamaConfig(
@@ -75,9 +84,12 @@ class Decode(Benchmark):
         model = transformers.LlamaForCausalLM(config).eval()
         if mixing is not None:
             model = integrations.upcycle(model, NUM_STREAMS, mixing)
-        tokens = torch.randint(config.vocab_size, (1, self.text))
+        model = model.to(dtype)
+        tokens = torch.randint(config.vocab_size, (1, max(self.text, num_tokens)))
+        if num_tokens > 1:
+            return torch.no_grad()(lambda: model(tokens[:, :num_tokens], use_cache=True, logits_to_keep=1))
         with torch.no_grad():
-            cache = model(tokens, use_cache=True).past_key_values
+            cache = model(tokens[:, : self.text], use_cache=True).past_key_values
 
         @torch.no_grad()
         def run() -> None:

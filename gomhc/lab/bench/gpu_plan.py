@@ -83,12 +83,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiler says of one kernel."""
+    """What the compiler reports about one kernel."""
 
     kernel: str
     gpu: str
     registers: int
-    """Of a thread."""
+    """Number of registers of a thread."""
     spilled: int
     """Bytes of a thread's local memory."""
     shared: int

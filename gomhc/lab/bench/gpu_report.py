@@ -39,7 +39,7 @@ class KernelAgreement:
     operation: str
     dtype: str
     error: float
-    """In eps of the dtype."""
+    """Largest difference, in eps of the dtype."""
 
     @property
     def agrees(self) -> bool:

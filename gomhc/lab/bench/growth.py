@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from gomhc.lab.bench.projection import FACTORS, GO, GROWTH, PRODUCT_OF_GO, SOLVE, operations
+from gomhc.lab.bench.operations import FACTORS, PRODUCT_OF_GO, map_operations
+from gomhc.lab.bench.projection import GO, GROWTH, SOLVE
 from gomhc.lab.bench.timing import Timing
 
 
@@ -26,10 +28,10 @@ def growth_plot(timings: Sequence[Timing], file: Path) -> None:
     for index, s in enumerate(blocks):
         products = [microseconds[PRODUCT_OF_GO, d, s] for d in FACTORS]
         axes.loglog(list(FACTORS), products, "^:", color=f"C{index}", markersize=4, label=f"{PRODUCT_OF_GO}, s = {s}")
-        costs = [1e6 * microseconds[GO, d, s] / operations(d, s) for d in streams]
+        costs = [1e6 * microseconds[GO, d, s] / map_operations(GO, d, s) for d in streams]
         per_operation.loglog(streams, costs, "o-", color=f"C{index}", markersize=4, label=f"go, s = {s}")
         for method, style, label in ((GO, "o-", "go"), (SOLVE, "s--", "solve")):
-            times = [microseconds[method, d, s] for d in streams]
+            times = [microseconds.get((method, d, s), math.nan) for d in streams]  # the solve has a largest size
             axes.loglog(streams, times, style, color=f"C{index}", markersize=4, label=f"{label}, s = {s}")
     axes.set_ylabel("µs for one matrix, forward and backward")
     per_operation.set_ylabel("ps for one multiply-add of 4 n³")

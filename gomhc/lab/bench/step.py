@@ -6,7 +6,8 @@ c = num_channels, d = num_streams
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import ClassVar
 
 import torch
@@ -40,7 +41,9 @@ class Step(Benchmark):
     vocab: int = GPTConfig.vocab_size
     """Size of the vocabulary."""
     compile: bool = False
-    """Whether the models go through torch.compile, in one graph each."""
+    """Compile the models with torch.compile, as one graph each."""
+    compile_seconds: dict[str, float] = field(default_factory=dict, init=False)
+    """Method -> seconds of its first step, in which it is compiled."""
 
     title: ClassVar[str] = "A training step of the GPT: forward, backward, AdamW"
     references: ClassVar[tuple[str, ...]] = (PLAIN,)
@@ -57,10 +60,17 @@ class Step(Benchmark):
         configs = {PLAIN: plain} | {key: replace(plain, mixing=mixing) for key, mixing in mixings.items()}
         configs["go, static"] = replace(configs["go"], dynamic=False)
         sizes = {"layers": self.layers, "c": self.channels, "batch": self.batch, "tokens": self.tokens}
-        return [Contender(name, sizes, self._step(config)) for name, config in configs.items()]
+        steps = {name: self._step(config) for name, config in configs.items()}
+        for name, step in steps.items() if self.compile else ():
+            start = perf_counter()
+            step()
+            self.compile_seconds[name] = perf_counter() - start
+        return [Contender(name, sizes, step) for name, step in steps.items()]
 
     def remarks(self) -> list[str]:
-        return [f"every method but {PLAIN} has d = {NUM_STREAMS} streams"]
+        first = ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.compile_seconds.items())
+        compiled = [f"seconds of the first step, which compiles: {first}"] if self.compile else []
+        return [f"every method but {PLAIN} has d = {NUM_STREAMS} streams", *compiled]
 
     def _step(self, config: GPTConfig) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)

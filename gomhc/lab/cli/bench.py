@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import tyro
 from gomhc.lab.bench import timing
 from gomhc.lab.bench.decode import Decode
 from gomhc.lab.bench.layer import Layer
+from gomhc.lab.bench.layer_growth import LayerGrowth
 from gomhc.lab.bench.projection import Projection
 from gomhc.lab.bench.step import Step
 from gomhc.lab.cli.benchmark_table import benchmark_table
@@ -22,12 +24,12 @@ from gomhc.version import __version__
 
 def bench(
     benchmark: Annotated[
-        Projection | Layer | Step | Decode,
+        Projection | Layer | LayerGrowth | Step | Decode,
         tyro.conf.arg(name=""),
         tyro.conf.OmitSubcommandPrefixes,
     ],
 ) -> None:
-    """Compare time and memory of the methods: the maps alone, a whole layer, a training step, or one token more."""
+    """Compare time and memory of the methods: the maps alone, a whole layer, a training step, or decoding one token."""
     plot = benchmark.plot if isinstance(benchmark, Projection) and benchmark.grow else None
     if plot is not None:
         with needs("report", "--grow"):
@@ -53,4 +55,9 @@ def _record(benchmark: timing.Benchmark, timings: list[timing.Timing]) -> dict[s
     options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(benchmark).items()}
     versions = {"gomhc": __version__, "torch": torch.__version__}
     rows = [asdict(timing) for timing in timings]
-    return {"benchmark": type(benchmark).__name__.lower(), "options": options, "versions": versions, "rows": rows}
+    return {"benchmark": _name(benchmark), "options": options, "versions": versions, "rows": rows}
+
+
+def _name(benchmark: timing.Benchmark) -> str:
+    """Its name on the command line."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(benchmark).__name__).lower()

@@ -1,4 +1,4 @@
-"""`gomhc compare`: train several methods on the same batches from twin weights, and tell their difference."""
+"""`gomhc compare`: train several methods on the same batches from the same weights, and compare their losses."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def compare(
     equal_seconds: bool = False,
     plan: bool = False,
 ) -> None:
-    """Train several methods on the same batches from twin weights, and tell how far apart they are.
+    """Train several methods on the same batches from the same weights, and compare their losses.
 
-    A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe behind an @, as in
-    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide the plain network with as many
-    parameters as the first method with streams. The first method is the reference.
+    A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe after an @, as in
+    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide is the plain network with as
+    many parameters as the first method with streams. The first method is the reference.
 
     The command writes compare.json and compare.html to OUT. A finished run is kept as a record and not repeated; after
     an interruption the same command continues, bit for bit. With torchrun, runs go one after the other, each on all
@@ -79,12 +79,12 @@ def compare(
         out: Folder for the result and for runs in progress.
         records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
         jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
-        tune: Try values of an option first, with seeds of their own, and compare each method at its best:
+        tune: Try values of an option first, with separate seeds, and compare each method at its best value:
             learning_rate=1e-3,2e-3,4e-3
         tuning_seeds: Number of seeds for tuning.
         tuning_steps: Number of steps of a run for tuning; by default --steps.
-        equal_seconds: Train each method also with as many steps as take the time of the first method; without it, the
-            difference at equal seconds comes from learning curves that are cut short.
+        equal_seconds: Also train each method for the time that the first method takes; without it, the difference at
+            equal seconds comes from learning curves that are cut short.
         plan: Time a few steps of each method, say how long the comparison takes, and exit.
     """
     recipes, tuning, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)

@@ -25,18 +25,19 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gom
     """Print which kernels run on this machine, and why.
 
     Args:
-        gpu: compile the Triton kernels for the GPU, compare them with the plain ones, time them beside others, and
-            write a file to send back. It names the GPU and versions of packages, and nothing else of the machine.
+        gpu: Compile the Triton kernels for the GPU, compare them with the plain versions, time them beside others, and
+            write a file to send back. The file names the GPU and package versions, and nothing else about the machine.
             Without a GPU, TRITON_INTERPRET=1 compares them on the CPU.
-        compile_only: with --gpu, only compile, for GPUs that need not be here; prints registers, spills and bytes.
-        json: the file that --gpu writes.
+        compile_only: With --gpu, only compile, for GPUs that this machine need not have, and print registers, spills
+            and bytes.
+        json: File that --gpu writes.
     """
     version()
     print(f"{torch.get_num_threads()} threads, CUDA {'available' if torch.cuda.is_available() else 'not available'}")
     for name, reason in kernels.reasons().items():
         print(f"{name:8} {reason}")
     if compile_only and not gpu:
-        raise ValueError("--compile-only goes with --gpu")
+        raise ValueError("--compile-only must be given together with --gpu")
     if gpu:
         require_writable(json)
         report = _report(compile_only)

@@ -13,7 +13,7 @@ import tyro
 import gomhc
 from gomhc import inspection
 from gomhc.checks import require_whole
-from gomhc.inspection.findings import findings
+from gomhc.inspection.findings import findings, verdict
 from gomhc.lab.cli.inspection_table import inspection_table
 from gomhc.lab.cli.terminal import needs, table_console, write_json
 from gomhc.lab.files import read_text, require_writable, write_atomically
@@ -58,7 +58,7 @@ def inspect(
     inspected = inspection.inspect(network, torch.tensor([tokens]))
     console = table_console(width=180)
     console.print(inspection_table(inspected))
-    for sentence in findings(inspected):
+    for sentence in (verdict(inspected), *findings(inspected)):
         console.print(f"• {sentence}")
     if json_file is not None:
         write_json(json_file, inspected.to_dict())

@@ -1,1 +1,1 @@
-"""Comparison of methods: each is trained on the same batches from twin weights, with several seeds."""
+"""Comparison of methods: each is trained on the same batches from the same weights, with several seeds."""

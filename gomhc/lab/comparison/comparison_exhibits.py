@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.words import difference_of, interval, signs
+from gomhc.lab.comparison.words import SECONDS, TOKENS, difference_of, interval, short_names, signs
 from gomhc.lab.exhibits.exhibit import Cell, Plot, Table, Value
 from gomhc.lab.exhibits.style import INK, SPARE, new_figure
 
@@ -34,36 +34,46 @@ def loss_table(result: Result) -> Table:
     rows: list[Sequence[Cell]] = []
     for method in result["methods"]:
         tokens = difference_of(result, method["method"])
-        seconds = difference_of(result, method["method"], "differences_at_equal_seconds")
+        seconds = difference_of(result, method["method"], SECONDS)
         rows.append(
             (
-                method["method"],
-                method["num_parameters"],
+                short_names(result)[method["method"]],
                 Value(_loss(method)),
                 Value(interval(tokens)),
-                signs(tokens),
+                Value(signs(tokens)),
                 Value(interval(seconds)),
-                signs(seconds),
+                Value(signs(seconds)),
                 Value(f"{method['time']:.2f}×"),
+                method["num_parameters"],
             )
         )
     header = (
         "method",
-        "parameters",
         "loss",
         "at equal tokens",
         "seeds",
         "at equal seconds",
         "seeds",
         "time",
+        "parameters",
     )
     return Table(
         header=header,
         rows=rows,
-        caption=f"Validation loss in nats a token after {result['tokens']:,} tokens: mean ± standard error over "
-        f"{len(result['seeds'])} seeds. Differences to {result['reference']}, paired by seed, with the 95 % interval "
+        caption=f"Validation loss in nats per token after {result['tokens']:,} tokens: mean ± standard error over "
+        f"{len(result['seeds'])} seeds. Differences to {_reference(result)}, paired by seed, with the 95 % interval "
         "of Student's t; below zero is better. Seeds: the sign of each. Equal seconds: "
         f"{result['equal_seconds']}. Time: of a training step on one thread, as a multiple of the first method's.",
+    )
+
+
+def differences_plot(result: Result, lead: str = "") -> Plot:
+    """Paired differences to the reference with their intervals, a row a method; `lead` opens the caption."""
+    return Plot(
+        draw=lambda: _forest(result),
+        caption=f"{lead} Difference of the validation loss to {_reference(result)}, in nats per token: mean and 95 % "
+        f"interval over {len(result['seeds'])} seeds (strokes), at equal tokens and at equal training time "
+        f"({result['equal_seconds']}). Left of zero is better.".strip(),
     )
 
 
@@ -72,7 +82,7 @@ def curves_plot(result: Result) -> Plot:
     return Plot(
         draw=lambda: _curves(result),
         caption="Validation loss over steps, mean over seeds and their range (shade), and the mean difference to "
-        f"{result['reference']}.",
+        f"{_reference(result)}.",
     )
 
 
@@ -86,11 +96,12 @@ def gradient_plot(result: Result) -> Plot:
 
 def gradient_table(result: Result) -> Table:
     """Jitter and largest gradient norm."""
-    rows = [(method["method"], method["jitter"], method["largest_norm"]) for method in result["methods"]]
+    names = short_names(result)
+    rows = [(names[method["method"]], method["jitter"], method["largest_norm"]) for method in result["methods"]]
     return Table(
         header=("method", "mean jitter", "largest gradient norm"),
         rows=rows,
-        caption="Jitter is the standard deviation over the mean of ten gradient norms in a row, behind the warm-up.",
+        caption="Jitter is the standard deviation over the mean of ten gradient norms in a row, after the warm-up.",
     )
 
 
@@ -98,7 +109,7 @@ def cost_table(result: Result) -> Table:
     """Time and memory of a training step."""
     rows = [
         (
-            method["method"],
+            short_names(result)[method["method"]],
             method["num_parameters"],
             *(Value(f"{method[name]:,.1f}") for name in ("milliseconds", "spread", "megabytes")),
             Value(f"{method['time']:.2f}×"),
@@ -106,7 +117,7 @@ def cost_table(result: Result) -> Table:
         )
         for method in result["methods"]
     ]
-    header = ("method", "parameters", "ms a step", "spread", "MB", f"/ {result['reference']}", "steps in equal time")
+    header = ("method", "parameters", "ms a step", "spread", "MB", f"/ {_reference(result)}", "steps in equal time")
     return Table(
         header=header,
         rows=rows,
@@ -118,7 +129,7 @@ def cost_table(result: Result) -> Table:
 def streams_table(result: Result) -> Table:
     """What `gomhc inspect` says of the streams at the end of training."""
     rows = [
-        (method["method"], *(method["streams"].get(name) for name in STREAMS))
+        (short_names(result)[method["method"]], *(method["streams"].get(name) for name in STREAMS))
         for method in result["methods"]
         if method["streams"]
     ]
@@ -132,11 +143,15 @@ def streams_table(result: Result) -> Table:
 
 def tuning_table(result: Result) -> Table | None:
     """Losses of the values that were tried, or None if nothing was tuned."""
-    tuned = [(method["method"], method["tuned"]) for method in result["methods"] if method["tuned"]]
+    tuned = [
+        (short_names(result)[method["method"]], method["tuned"]) for method in result["methods"] if method["tuned"]
+    ]
     if not tuned:
         return None
     option, values = tuned[0][1]["option"], tuned[0][1]["values"]
-    rows = [(name, *(_tried(loss) for loss in one["losses"]), Value(str(one["best"]))) for name, one in tuned]
+    rows: list[Sequence[Cell]] = [
+        (name, *(_tried(loss) for loss in one["losses"]), Value(str(one["best"]))) for name, one in tuned
+    ]
     return Table(
         header=("method", *(f"{option} {value}" for value in values), "best"),
         rows=rows,
@@ -155,15 +170,43 @@ def _loss(method: Mapping[str, Any]) -> str:
     return f"{method['loss']:.4f}" + ("" if method["standard_error"] is None else f" ± {method['standard_error']:.4f}")
 
 
+def _reference(result: Result) -> str:
+    return short_names(result)[result["reference"]]
+
+
+def _forest(result: Result) -> Figure:
+    methods, names = [difference["method"] for difference in result[TOKENS]], short_names(result)
+    figure = new_figure(6.4, 1.2 + 0.4 * len(methods))
+    panels = figure.subplots(1, 2, sharey=True)
+    kinds = ((TOKENS, "at equal tokens", COLORS[0]), (SECONDS, "at equal training time", COLORS[1]))
+    for axes, (which, title, color) in zip(panels, kinds, strict=True):
+        axes.axvline(0, color=INK, linewidth=0.8)
+        for place, method in enumerate(methods):
+            difference = difference_of(result, method, which)
+            if difference is None or difference["low"] is None:
+                continue
+            axes.plot((difference["low"], difference["high"]), (place, place), color=color, linewidth=2)
+            axes.plot(difference["mean"], place, "o", color=color, markersize=6)
+            seeds = [value for value in difference["seeds"] if value is not None]
+            axes.plot(seeds, [place] * len(seeds), "|", color=INK, markersize=9, alpha=0.6)
+        axes.set_title(title)
+        axes.grid(axis="x", alpha=0.25, color=INK)
+        axes.locator_params(axis="x", nbins=4)
+    panels[0].set_yticks(range(len(methods)), [names[method].replace(", ", "\n", 1) for method in methods])
+    panels[0].set_ylim(len(methods) - 0.5, -0.5)
+    figure.supxlabel(f"validation loss minus that of {_reference(result)}, nats per token", fontsize=10)
+    return figure
+
+
 def _curves(result: Result) -> Figure:
     figure = new_figure(8, 3.8)
     loss, difference = figure.subplots(1, 2)
     reference = result["methods"][0]["validation"]
     for index, method in enumerate(result["methods"]):
-        _band(loss, method, "validation", index)
+        _band(loss, result, index, "validation")
         band = method["validation"]
         if index and band["steps"] and band["steps"] == reference["steps"]:
-            difference.plot(band["steps"], np.subtract(band["mean"], reference["mean"]), **_style(method, index))
+            difference.plot(band["steps"], np.subtract(band["mean"], reference["mean"]), **_style(result, index))
     difference.axhline(0, color=INK, linewidth=0.8)
     means = [value for method in result["methods"] for value in method["validation"]["mean"][1:]]
     apart = [
@@ -176,8 +219,8 @@ def _curves(result: Result) -> Figure:
         loss.set_ylim(min(means) - 0.02, np.quantile(means, 0.95))
     if apart:
         difference.set_ylim(min(0, *apart) - 0.005, max(0, *apart) + 0.005)
-    loss.set(xlabel="step", ylabel="validation loss, nats a token")
-    difference.set(xlabel="step", ylabel=f"difference to {result['reference']}")
+    loss.set(xlabel="step", ylabel="validation loss, nats per token")
+    difference.set(xlabel="step", ylabel=f"difference to {_reference(result)}")
     figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -185,22 +228,23 @@ def _curves(result: Result) -> Figure:
 def _gradients(result: Result) -> Figure:
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    for index, method in enumerate(result["methods"]):
-        _band(axes, method, "gradient_norm", index)
+    for index in range(len(result["methods"])):
+        _band(axes, result, index, "gradient_norm")
     axes.set_yscale("log")
     axes.set(xlabel="step", ylabel="gradient norm")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
-def _band(axes: Axes, method: Mapping[str, Any], name: str, index: int) -> None:
-    band, style = method[name], _style(method, index)
+def _band(axes: Axes, result: Result, index: int, name: str) -> None:
+    band, style = result["methods"][index][name], _style(result, index)
     axes.plot(band["steps"], band["mean"], **style)
     axes.fill_between(band["steps"], band["low"], band["high"], color=style["color"], alpha=0.12, linewidth=0)
 
 
-def _style(method: Mapping[str, Any], index: int) -> dict[str, Any]:
+def _style(result: Result, index: int) -> dict[str, Any]:
+    label = short_names(result)[result["methods"][index]["method"]]
     if index == 0:
-        return {"color": INK, "label": method["method"]}
+        return {"color": INK, "label": label}
     color, dash = COLORS[(index - 1) % len(COLORS)], DASHES[(index - 1) % len(DASHES)]
-    return {"color": color, "linestyle": dash, "label": method["method"]}
+    return {"color": color, "linestyle": dash, "label": label}

@@ -1,6 +1,6 @@
 """The methods of a comparison: recipes that share text, batches and weights, and differ in the rest.
 
-A method is written as a mixing, with options of the recipe behind an @:
+A method is written as a mixing, with options of the recipe after an @:
 
     none    go:expressivity=1    go@start=equal-streams,readout=learned    none:as-wide
 """

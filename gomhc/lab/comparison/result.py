@@ -162,6 +162,7 @@ def _of_method(group: Sequence[Record]) -> dict[str, Any]:
         "training": _band(metrics, "steps", "losses"),
         "gradient_norm": _band(metrics, "steps", "gradient_norms"),
         "jitter": _mean([values["jitter"] for values in metrics]),
+        "jitters": [record.metrics.get("jitter") for record in group],
         "largest_norm": max((values["largest_norm"] for values in metrics), default=None),
         "streams": {
             name: _mean([values["streams"][name] for values in metrics])

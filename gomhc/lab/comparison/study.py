@@ -14,14 +14,16 @@ from gomhc.lab.results.code_version import PACKAGE
 
 STUDIES = PACKAGE.parent / "studies"
 """Folder of all studies, in a checkout of the repository."""
+STREAMS = "streams"
+"""The study of residual streams in small language models, which decides claims where it has their methods."""
 
 
-def files(name: str, studies: Path = STUDIES) -> list[Path]:
+def files(name: str, studies: Path | None = None) -> list[Path]:
     """Return the files of the stages of a study that are done, in the order of their names."""
-    return sorted((studies / name).glob("*/compare.json"))
+    return sorted(((studies or STUDIES) / name).glob("*/compare.json"))
 
 
-def stages(name: str, studies: Path = STUDIES) -> dict[str, Result]:
+def stages(name: str, studies: Path | None = None) -> dict[str, Result]:
     """Return the result of each stage of a study that is done."""
     return {path.parent.name: _load(path) for path in files(name, studies)}
 

@@ -2,36 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gomhc.lab.comparison.result import Result
 
+TOKENS, SECONDS = "differences", "differences_at_equal_seconds"
+"""The two lists of differences in a result."""
+PLAIN = {"none": "the plain network", "none:as-wide": "the plain network of the same size"}
+"""Names of methods, as sentences call them."""
+
+
+def answer(result: Result) -> list[str]:
+    """Return the answer in two sentences at most: the method with the lowest loss, and who differs from the reference.
+
+    Both are about equal tokens. A sentence for each method is in `findings`.
+    """
+    ended = [method for method in result["methods"] if method["loss"] is not None]
+    if not ended:
+        return ["Every run diverged, so that there is nothing to compare."]
+    best = min(ended, key=lambda method: method["loss"])
+    after = f"the lowest validation loss after {result['tokens']:,} tokens, {best['loss']:.4f} nats per token"
+    difference = difference_of(result, best["method"])
+    if difference is None:
+        first = f"{_capitalized(_called(result, best['method']))} has {after}."
+    else:
+        first = f"{_capitalized(_called(result, best['method']))} has {after}; {_clause(result, difference)}."
+    others = [item for item in result[TOKENS] if item is not difference]
+    if len(others) == 1:
+        return [first, f"{_capitalized(_clause(result, others[0]))}."]
+    return [first, _groups(result, others)] if others else [first]
+
 
 def findings(result: Result) -> list[str]:
     """Return a sentence for each difference to the reference, then those on time and on runs that diverged."""
-    sentences = [_sentence(difference, "the same tokens") for difference in result["differences"]]
-    how = f"the same training time on one thread ({result['equal_seconds']})"
-    sentences += [_sentence(difference, how) for difference in result["differences_at_equal_seconds"]]
+    sentences = [f"At equal tokens, {_clause(result, difference)}." for difference in result[TOKENS]]
+    sentences += [
+        f"At equal training time on one thread ({result['equal_seconds']}), {_clause(result, difference)}."
+        for difference in result[SECONDS]
+    ]
     return sentences + [
-        f"{method['method']} diverged with {len(method['diverged'])} of {len(method['losses'])} seeds: "
-        f"{method['diverged'][0]}."
+        f"{short_names(result)[method['method']]} diverged with {len(method['diverged'])} of {len(method['losses'])} "
+        f"seeds: {method['diverged'][0]}."
         for method in result["methods"]
         if method["diverged"]
     ]
 
 
-def _sentence(difference: Mapping[str, Any], when: str) -> str:
-    method, reference, mean = (difference[name] for name in ("method", "reference", "mean"))
-    if mean is None or difference["low"] is None:
-        return f"With {when}, {method} cannot be compared with {reference}: too few pairs of runs ended."
-    interval = f"{signed(mean)} ({signed(difference['low'])} to {signed(difference['high'])})"
-    seeds = agreement(difference)
-    if difference["high"] < 0:
-        return f"With {when}, {method} is better than {reference}: {interval}; {seeds}."
-    if difference["low"] > 0:
-        return f"With {when}, {method} is worse than {reference}: {interval}; {seeds}."
-    return f"With {when}, no difference between {method} and {reference} is shown: {interval}; {seeds}."
+def short_names(result: Result) -> dict[str, str]:
+    """Return a name for each method: its mixing, and the options that tell it from others with the same mixing."""
+    methods = [method["method"] for method in result["methods"]]
+    parts = {method: (method.partition("@")[0], _options(method)) for method in methods}
+    twins = Counter(mixing for mixing, _ in parts.values())
+
+    def name(method: str) -> str:
+        mixing, options = parts[method]
+        if twins[mixing] == 1:
+            return mixing
+        shared = set.intersection(*(set(other) for same, other in parts.values() if same == mixing))
+        return ", ".join((mixing, *(option for option in options if option not in shared)))
+
+    names = {method: name(method) for method in methods}
+    return names if len(set(names.values())) == len(names) else {method: method for method in methods}
+
+
+def side(difference: Mapping[str, Any] | None) -> int | None:
+    """Return -1 or 1 if the interval lies below or above zero, 0 if zero is inside, None without an interval."""
+    if difference is None or difference["mean"] is None or difference["low"] is None:
+        return None
+    return -1 if difference["high"] < 0 else 1 if difference["low"] > 0 else 0
 
 
 def agreement(difference: Mapping[str, Any]) -> str:
@@ -47,7 +87,7 @@ def signed(value: float) -> str:
 
 def interval(difference: Mapping[str, Any] | None) -> str:
     """Return `−0.0042 (−0.0061 to −0.0023)`, or nothing where there is no difference."""
-    if difference is None or difference["mean"] is None or difference["low"] is None:
+    if difference is None or side(difference) is None:
         return ""
     return f"{signed(difference['mean'])} ({signed(difference['low'])} to {signed(difference['high'])})"
 
@@ -59,6 +99,42 @@ def signs(difference: Mapping[str, Any] | None) -> str:
     return "".join("·" if value is None else "−" if value < 0 else "+" for value in difference["seeds"])
 
 
-def difference_of(result: Result, method: str, which: str = "differences") -> Mapping[str, Any] | None:
+def difference_of(result: Result, method: str, which: str = TOKENS) -> Mapping[str, Any] | None:
     """Return the difference of a method to the reference, or None for the reference itself."""
     return next((difference for difference in result[which] if difference["method"] == method), None)
+
+
+def _clause(result: Result, difference: Mapping[str, Any]) -> str:
+    method, reference = (_called(result, difference[name]) for name in ("method", "reference"))
+    where = side(difference)
+    if where is None:
+        return f"{method} cannot be compared with {reference}: too few pairs of runs ended"
+    ends = f"95 % interval {signed(difference['low'])} to {signed(difference['high'])}; {agreement(difference)}"
+    if where == 0:
+        return f"no difference between {method} and {reference} is shown: {signed(difference['mean'])} ({ends})"
+    return f"{method} is {abs(difference['mean']):.4f} {'below' if where < 0 else 'above'} {reference} ({ends})"
+
+
+def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
+    """Return one sentence that sorts the methods by what is shown of them."""
+    reference, names = _called(result, result["reference"]), short_names(result)
+    words = {-1: f"below {reference}", 1: f"above {reference}", 0: "not shown to differ", None: "not comparable"}
+    groups = {
+        text: [names[item["method"]] for item in differences if side(item) == where] for where, text in words.items()
+    }
+    told = [f"{text}: {', '.join(group)}" for text, group in groups.items() if group]
+    return f"Of the others: {'; '.join(told)}."
+
+
+def _called(result: Result, method: str) -> str:
+    name = short_names(result)[method]
+    return PLAIN.get(name, name)
+
+
+def _capitalized(text: str) -> str:
+    """Return the text with a capital letter, unless it starts with the key of a mixing."""
+    return text[0].upper() + text[1:] if text.startswith(("the ", "no ")) else text
+
+
+def _options(method: str) -> list[str]:
+    return [option for option in method.partition("@")[2].split(",") if option]

@@ -65,6 +65,8 @@ class Table:
     """Anchors of the rows, if links lead to single ones."""
     wordy: bool = False
     """Set where cells hold sentences: a phone then shows each row as a card."""
+    filtered: bool = False
+    """Set where each row starts with a badge: the page then has buttons that show the rows of one badge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +77,33 @@ class Text:
     caption: str = ""
 
 
-Exhibit = Plot | Table | Text
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """A bar with a part for each badge, as long as its count."""
+
+    counts: Sequence[tuple[Badge, int]]
+    caption: str = ""
+    """A description of the bar, which screen readers read out too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A finding that a reader should know: its number, one sentence, what was decided, and a figure."""
+
+    number: str
+    text: str
+    badge: Badge
+    link: Link
+    plot: Plot | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cards:
+    """Cards beside each other, or below each other on a phone."""
+
+    cards: Sequence[Card]
+    title: str = ""
+    caption: str = ""
+
+
+Exhibit = Plot | Table | Text | Tally | Cards

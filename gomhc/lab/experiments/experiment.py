@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from gomhc.lab.exhibits.exhibit import Exhibit
-from gomhc.lab.results.claim import Claim, Finding
+from gomhc.lab.results.claim import Claim, Finding, Headline
 from gomhc.lab.results.record import Record
 
 Scale = Literal["quick", "laptop", "paper"]
@@ -63,24 +63,26 @@ class Experiment(ABC):
     """One figure, table or section of the paper, or a question beyond it."""
 
     name: ClassVar[str]
-    """Short, as on the command line: `fig6`."""
+    """Short name, as on the command line: `fig6`."""
     title: ClassVar[str]
-    """A heading."""
+    """Heading of its section."""
     paper: ClassVar[str]
     """What the paper says about it, in our words, with the number of its figure, table or section."""
     claims: ClassVar[tuple[Claim, ...]] = ()
     """The paper's statements that it decides."""
+    headlines: ClassVar[tuple[Headline, ...]] = ()
+    """Findings that open the page."""
     order: ClassVar[int] = 1000
     """Where its section stands on the page: lower first. The paper's own sections have less than 1000."""
 
     @abstractmethod
     def runs(self, scale: Scale) -> Sequence[Run]:
-        """What to run at this scale; runs that two scales share are run once."""
+        """Return the runs of this scale; runs that two scales share are run once."""
 
     @abstractmethod
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        """Id of a claim -> what the records say of it; a claim that they cannot decide is left out."""
+        """Return id of a claim -> what the records say about it, without claims that they cannot decide."""
 
     def exhibits(self, records: Sequence[Record]) -> Sequence[Exhibit]:
-        """Plots and tables of the records. Import matplotlib where a plot is drawn: verdicts do not need it."""
+        """Return plots and tables of the records. Import matplotlib where a plot is drawn: verdicts do not need it."""
         return ()

@@ -169,15 +169,15 @@ class Gradients(Experiment):
         return [
             Plot(
                 draw=lambda: self._draw(records),
-                caption="Largest norm of a gradient behind m - 1 layers of the same matrix, relative to the last "
+                caption="Largest norm of a gradient after m - 1 layers of the same matrix, relative to the last "
                 "layer's, of 500 matrices, d = 4: doubly stochastic ones never amplify.",
             ),
             Table(
                 header=("d", "s", "distance"),
                 rows=sorted(centers),
                 caption="How far from the barycenter J/d the best rotation found stays (Frobenius). An orthogonal 3 × "
-                "3 matrix of equal squares does not exist, so with s = 1 and d = 3 it is out of reach; so it is for "
-                "every d without a real Hadamard matrix.",
+                "3 matrix of equal squares does not exist, so with s = 1 and d = 3 it is out of reach. The same "
+                "holds for every d without a real Hadamard matrix.",
             ),
         ]
 

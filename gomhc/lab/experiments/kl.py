@@ -94,9 +94,9 @@ class Divergence(Experiment):
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Both over epochs."""
         caption = (
-            "Left: mean KL divergence of the learned matrix from its target, in nats a row, d = 4. Right: angle "
+            "Left: mean KL divergence of the learned matrix from its target, in nats per row, d = 4. Right: angle "
             "between the rotation behind the matrix and that behind its target against the angle from its start, d = "
-            "3; training goes from the left to the right, and one dot is a time as long as all before it together."
+            "3; training goes from the left to the right, and from one dot to the next the time doubles."
         )
         return [Plot(draw=lambda: self._draw(records), caption=caption)]
 

@@ -13,7 +13,7 @@ from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
 from gomhc.lab.experiments.toy import ToyRun
-from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.claim import Claim, Finding, Headline, Rule
 from gomhc.lab.results.record import Record, select
 
 if TYPE_CHECKING:
@@ -41,6 +41,17 @@ class LearningRate(Experiment):
         Claim("rate-effect-start", "beyond the paper", "not there", "The speed-up is not the start's either.",
               "The same with every method's start near the identity.", Rule(at_least=7)),
     )  # fmt: skip
+    headlines = (
+        Headline(
+            rank=30,
+            claim="rate-effect",
+            number="{0:.1f}×",
+            holds="The speed-up remains when each method has its own best learning rate: mHC-lite then needs {0:.1f} "
+            "times as many epochs as go-mHC.",
+            fails="The tenfold speed-up does not remain when each method has its own best learning rate: mHC-lite then "
+            "needs {0:.1f} times as many epochs as go-mHC.",
+        ),
+    )
 
     STARTS: ClassVar = {None: "starts of the paper's code", "near-identity": "starts near the identity"}
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gomhc.lab.comparison.comparison_exhibits import curves_plot, loss_table
-from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.study import stages
+from gomhc.lab.comparison.study import STREAMS, stages
+from gomhc.lab.comparison.study_claims import study_findings
+from gomhc.lab.comparison.study_exhibits import study_exhibits
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, look, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
 from gomhc.lab.recipes import RECIPES
-from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.claim import Claim, Finding, Headline, Rule
 from gomhc.lab.results.record import Record, only, select
 from gomhc.lab.training import Recipe, Watcher, train
 from gomhc.statistics.curves import gradient_jitter
@@ -34,16 +34,6 @@ FEWEST_STEPS = 500
 """Behind the warm-up the gradient settles for some hundreds of steps; with fewer, how steady it is cannot be told."""
 POINTS = 300
 """Points of a curve that a record keeps."""
-STUDY = "streams"
-"""The study with several seeds, which decides claims where it has the methods that they are about."""
-IN_STUDY = {
-    "hc": "unconstrained",
-    "mhc-lite": "permutations",
-    "kromhc": "kronecker",
-    "go-s1": "go:expressivity=1",
-    "go-s2": "go",
-}
-"""Method -> its mixing in the study."""
 
 
 class Curves(Watcher):
@@ -148,16 +138,27 @@ class TinyLanguageModel(Experiment):
     order = 100
     claims = (
         Claim("lm-loss", "sec. 5.2, app. G.2", "negligible margin", "All variants train to the same loss.",
-              "Largest relative difference of the smoothed last losses, mHC-lite, KromHC, go s = 1, 2.",
-              Rule(at_most=0.03)),
+              "Largest relative difference of the smoothed last losses, mHC-lite, KromHC, go s = 1, 2. In the study of "
+              "residual streams: of validation losses, by 95 % intervals over seeds.", Rule(at_most=0.03)),
         Claim("lm-hc", "fig. 9", "substantial",
               "HC's gradient norm is less steady than that of every constrained variant.",
-              "HC's mean jitter over the largest of theirs.", Rule(at_least=1.1)),
+              "HC's mean jitter over the largest of theirs; in the study, by 95 % intervals over seeds.",
+              Rule(at_least=1.1)),
         Claim("lm-jitter", "app. G.2", "similar", "The constrained variants are about equally steady.",
-              "Mean jitter: largest over smallest.", Rule(at_most=1.25)),
+              "Mean jitter: largest over smallest; in the study, by 95 % intervals over seeds.", Rule(at_most=1.25)),
         Claim("lm-d8", "app. G.2", "trains", "With d = 8 go s = 1 trains as KromHC does.",
-              "Relative difference of their smoothed last losses.", Rule(-0.03, 0.03)),
+              "Relative difference of their smoothed last losses; in the study, of validation losses, by the 95 % "
+              "interval over seeds.", Rule(-0.03, 0.03)),
     )  # fmt: skip
+    headlines = (
+        Headline(
+            rank=60,
+            claim="lm-loss",
+            number="{0:.1%}",
+            holds="Language models with mHC-lite, KromHC and go-mHC end with about the same loss: {text}.",
+            fails="Language models with mHC-lite, KromHC and go-mHC end with different losses: {text}.",
+        ),
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         scales: dict[str, dict[str, Any]] = {
@@ -172,7 +173,12 @@ class TinyLanguageModel(Experiment):
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         """By the study where it has seeds for a claim, unless the records have the paper's sizes."""
         here = self._findings(records)
-        return here if all(record.full_size for record in records) else {**here, **study_findings(stages(STUDY))}
+        if all(record.full_size for record in records):
+            return here
+        try:
+            return {**here, **study_findings(stages(STREAMS))}
+        except ModuleNotFoundError:  # scipy, without which there are no intervals; the command says that it is missing
+            return here
 
     def _findings(self, records: Sequence[Record]) -> dict[str, Finding]:
         four = {name: only(records, method=name, num_streams=4).metrics for name in METHODS}
@@ -206,11 +212,11 @@ class TinyLanguageModel(Experiment):
         return f"{recipe.num_layers} layers of {recipe.num_channels} channels, {recipe.steps:,} steps"
 
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
-        """Curves for four and for eight streams, and their ends."""
+        """The study, then curves for four and for eight streams, and their ends."""
         rows = [
             (
                 look(record.configuration["method"]).label,
-                "" if record.configuration["method"] == "residual" else record.configuration["num_streams"],
+                "" if record.configuration["method"] == "none" else record.configuration["num_streams"],
                 f"{record.metrics['last_loss']:.4f}",
                 f"{record.metrics['validation_loss']:.4f}",
                 f"{record.metrics['jitter']:.3f}",
@@ -219,6 +225,7 @@ class TinyLanguageModel(Experiment):
             for record in records
         ]
         return [
+            *study_exhibits(stages(STREAMS)),
             Plot(
                 draw=lambda: self._draw(select(records, num_streams=4)),
                 caption="Loss and gradient norm (before clipping), d = 4.",
@@ -227,11 +234,10 @@ class TinyLanguageModel(Experiment):
             Table(
                 header=("method", "d", "last training loss", "validation loss", "mean jitter", "largest gradient norm"),
                 rows=rows,
-                caption="Loss in nats a token; the training loss is the mean over the last tenth of the steps. Jitter "
-                "is the standard deviation over the mean of ten gradient norms in a row, behind the warm-up (app. "
-                "G.2).",
+                caption="Loss in nats per token; the training loss is the mean over the last tenth of the steps. "
+                "Jitter is the standard deviation over the mean of ten gradient norms in a row, after the warm-up "
+                "(app. G.2).",
             ),
-            *study_exhibits(stages(STUDY)),
         ]
 
     def _draw(self, records: Sequence[Record]) -> Figure:
@@ -241,39 +247,7 @@ class TinyLanguageModel(Experiment):
             style = line(record.configuration["method"])
             loss.plot(record.metrics["steps"], record.metrics["losses"], **style)
             norm.semilogy(record.metrics["steps"], record.metrics["gradient_norms"], **style)
-        loss.set(xlabel="step", ylabel="training loss, nats a token")
+        loss.set(xlabel="step", ylabel="training loss, nats per token")
         norm.set(xlabel="step", ylabel="gradient norm")
         figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return figure
-
-
-def study_findings(study: Mapping[str, Result]) -> dict[str, Finding]:
-    """Return what a study says of the claims on which it has every method, with its number of seeds."""
-    for result in study.values():
-        methods = {method["recipe"]["mixing"]: method for method in result["methods"]}
-        chosen = {name: methods[mixing] for name, mixing in IN_STUDY.items() if mixing in methods}
-        if len(chosen) == len(IN_STUDY) and all(method["loss"] is not None for method in chosen.values()):
-            return _study_findings(chosen, f"{len(result['seeds'])} seeds, {result['tokens']:,} tokens of real text")
-    return {}
-
-
-def _study_findings(methods: Mapping[str, Mapping[str, Any]], size: str) -> dict[str, Finding]:
-    constrained = [method for name, method in methods.items() if name != "hc"]
-    losses, jitters = ([method[name] for method in constrained] for name in ("loss", "jitter"))
-    apart, spread = max(losses) / min(losses) - 1, max(jitters) / min(jitters)
-    hc = methods["hc"]["jitter"] / max(jitters)
-    texts = {
-        "lm-loss": (apart, f"validation loss {min(losses):.4f} to {max(losses):.4f}: {apart:.1%} apart"),
-        "lm-hc": (hc, f"{hc:.2f} times the largest of theirs"),
-        "lm-jitter": (spread, f"{min(jitters):.3f} to {max(jitters):.3f}"),
-    }
-    return {claim: Finding(value, f"{text} ({size})", full_size=False) for claim, (value, text) in texts.items()}
-
-
-def study_exhibits(study: Mapping[str, Result]) -> list[Exhibit]:
-    """Return the table and the learning curves of each stage of a study."""
-    return [
-        exhibit
-        for name, result in study.items()
-        for exhibit in (replace(loss_table(result), title=f"Study of residual streams, {name}"), curves_plot(result))
-    ]

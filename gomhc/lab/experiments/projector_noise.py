@@ -133,6 +133,6 @@ class ProjectorNoise(Experiment):
             (r.configuration["num_streams"], r.metrics["loss"], r.metrics["formula"])
             for r in select(records, "FloorRun")
         ]
-        note = "Loss at W = T where the matrix' noise (σp = 0.1) is drawn anew for each sample, and d σp² E v² + ε²/3."
+        note = "Loss at W = T where the matrix has new noise for each sample (σp = 0.1), and d σp² E v² + ε²/3."
         table = Table(header=("d", "loss", "formula"), rows=sorted(rows), caption=note)
         return [*([curve_plot(trained, panels, caption)] if trained else []), table]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOGIT_SCALES = (0.1, 1.0, 10.0, 1000.0)
 ROUNDING = 4 * 4 * 2.0**-23
-"""Of sums of four streams in float32."""
+"""Rounding error of a sum over four streams in float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Rivals(Experiment):
     def exhibits(self, records: Sequence[Record]) -> list[Exhibit]:
         """Loss over epochs, the end of it, and the facts as a table."""
         caption = (
-            "Left: loss of the toy task over epochs, mean over targets, Adam with a step of 0.01. Right: the loss in "
+            "Left: loss of the toy task over epochs, mean over targets, Adam at learning rate 0.01. Right: the loss in "
             "the end, over the least that a matrix with unit sums can reach (dashes); blue: doubly stochastic mixings. "
             "Others may get below it, as they can fit the mean of the noise."
         )

@@ -16,7 +16,7 @@ from gomhc.birkhoff.spectral_reach import spectral_reach
 from gomhc.lab.exhibits.exhibit import Exhibit
 from gomhc.lab.exhibits.spectrum_plots import reach_exhibits
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale, Sizes
-from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.claim import Claim, Finding, Headline, Rule
 from gomhc.lab.results.record import Record
 
 CHUNK = 5000
@@ -136,6 +136,19 @@ class Spectra(Experiment):
         Claim("fig4-s2", "fig. 4e", "larger", "d = 4: go s = 2 reaches more than s = 1.",
               "Covered share: s = 2 minus s = 1.", Rule(at_least=0.01)),
     )  # fmt: skip
+    headlines = (
+        Headline(
+            rank=50,
+            claim="fig4-s2",
+            beside=("fig4-s1", "fig4-kromhc"),
+            number="{1:.0%} + {0:.0%}",
+            holds="Of the eigenvalues that doubly stochastic matrices can have (d = 4), go-mHC reaches {1:.0%} with "
+            "s = 1, and s = 2 adds {0:.0%}. KromHC stays on the real line: its largest imaginary part is {2:.1g}.",
+            fails="Of the eigenvalues that doubly stochastic matrices can have (d = 4), go-mHC reaches {1:.0%} with "
+            "s = 1, and s = 2 adds no more than {0:.1%}. KromHC's largest imaginary part is {2:.1g}.",
+            plot=1,
+        ),
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         sizes: Sizes = {"num_targets": 8000, "num_steps": 40} if scale == "quick" else {}

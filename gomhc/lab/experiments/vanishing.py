@@ -17,7 +17,7 @@ from gomhc.lab.exhibits.curve_plots import legend
 from gomhc.lab.exhibits.exhibit import Exhibit, Plot, Table
 from gomhc.lab.exhibits.style import line, new_figure
 from gomhc.lab.experiments.experiment import Experiment, Run, Scale
-from gomhc.lab.results.claim import Claim, Finding, Rule
+from gomhc.lab.results.claim import Claim, Finding, Headline, Rule
 from gomhc.lab.results.record import Record, select
 
 if TYPE_CHECKING:
@@ -108,6 +108,19 @@ class Vanishing(Experiment):
               "Towards corners mHC-lite's gradient vanishes faster.",
               "The same exponent of mHC-lite minus that of go s = 2.", Rule(at_least=0.25)),
     )  # fmt: skip
+    headlines = (
+        Headline(
+            rank=40,
+            claim="corner-jacobian",
+            beside=("corner-advantage",),
+            number="distance^{0:.2f}",
+            holds="Towards the identity, a corner of the polytope, the Jacobian of go-mHC keeps its norm (distance to "
+            "the power {0:.2f}). For mHC-lite the exponent is {1:.2f} larger.",
+            fails="Towards the identity, a corner of the polytope, the gradient of go-mHC vanishes too, with the "
+            "distance to the power {0:.2f}; for mHC-lite the exponent is {1:.2f} larger. Start a network near the "
+            "identity, not on it.",
+        ),
+    )
 
     def runs(self, scale: Scale) -> Sequence[Run]:
         methods = ("go-s1", "go-s2", "mhc-lite", "mhc", "transportation")

@@ -59,6 +59,17 @@ class Comparison:
     """Mean difference and its interval for each criterion."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A model's place in the ranking of one judge, by its mean over all criteria."""
+
+    model: str
+    estimate: Estimate
+    """Mean and standard error over openings."""
+    behind: Difference | None
+    """The first model's scores minus this one's, on the same openings; None for the first."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judgement:
     """The scores of all judges for all models."""
@@ -141,6 +152,21 @@ class Judgement:
             yield Comparison(
                 models=(self.models[a], self.models[b]), differences=tuple(paired_bootstrap(*pair) for pair in pairs)
             )
+
+    def ranking(self, judge: int) -> list[Ranked]:
+        """Return the models that have scores, the best first, each with how far it is behind the first."""
+        overall = self.consensus[judge].mean(axis=-1)
+        estimates = [mean_and_error(scores) for scores in overall]
+        places = [m for m, estimate in enumerate(estimates) if not np.isnan(estimate.mean)]
+        places.sort(key=lambda m: -estimates[m].mean)
+        return [
+            Ranked(
+                model=self.models[m],
+                estimate=estimates[m],
+                behind=None if m == places[0] else paired_bootstrap(overall[places[0]], overall[m]),
+            )
+            for m in places
+        ]
 
     def to_json(self) -> str:
         """Return everything as sealed JSON, with `null` for missing scores."""

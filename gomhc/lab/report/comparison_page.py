@@ -1,26 +1,24 @@
-"""The page of `gomhc compare`: what was found, in words, then tables and curves."""
+"""The page of `gomhc compare`: the answer in words and as a figure of differences, then tables and curves."""
 
 from __future__ import annotations
 
 from gomhc.lab.comparison import comparison_exhibits as exhibits
 from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.words import findings
+from gomhc.lab.comparison.words import answer, findings, short_names
 from gomhc.lab.exhibits.exhibit import Exhibit, Table, Value
 from gomhc.lab.report.page import Page, Section
 
 
 def comparison_page(result: Result) -> Page:
     """Return the page of a comparison."""
-    names = ", ".join(method["method"] for method in result["methods"])
-    corpus = result["corpus"]
     lead = (
-        f"{names}: trained with {len(result['seeds'])} seeds each on {result['tokens']:,} tokens of {corpus['name']}. "
-        "Methods of a seed start from the same weights, as far as their shapes agree, and see the same batches.",
-        *findings(result),
+        f"{', '.join(short_names(result).values())}: trained with {len(result['seeds'])} seeds each on "
+        f"{result['tokens']:,} tokens of {result['corpus']['name']}. Methods of a seed start from the same weights, as "
+        "far as their shapes agree, and see the same batches. none is the plain residual network.",
     )
     tuning = exhibits.tuning_table(result)
     sections = (
-        Section(title="Loss", anchor="loss", exhibits=[exhibits.loss_table(result)]),
+        Section(title="Loss", anchor="loss", paragraphs=findings(result), exhibits=[exhibits.loss_table(result)]),
         Section(title="Learning curves", anchor="curves", exhibits=[exhibits.curves_plot(result)]),
         Section(
             title="Gradient norm and jitter",
@@ -32,7 +30,13 @@ def comparison_page(result: Result) -> Page:
         *([Section(title="Tuning", anchor="tuning", exhibits=[tuning])] if tuning else []),
         Section(title="Seeds and settings", anchor="settings", exhibits=_settings(result)),
     )
-    return Page(title="Residual streams compared", lead=lead, sections=sections)
+    return Page(
+        title="Residual streams compared",
+        found=answer(result),
+        opening=[exhibits.differences_plot(result)],
+        lead=lead,
+        sections=sections,
+    )
 
 
 def _settings(result: Result) -> list[Exhibit]:

@@ -1,4 +1,4 @@
-"""The page of `gomhc inspect --html`: heat maps and curves over depth, and a table of all connections."""
+"""The page of `gomhc inspect --html`: the health of the streams, heat maps and curves over depth, all connections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gomhc.inspection import Inspection
-from gomhc.inspection.findings import findings
-from gomhc.lab.exhibits.exhibit import Plot, Table
+from gomhc.inspection.findings import checks, findings, verdict
+from gomhc.lab.exhibits.exhibit import Badge, Plot, Table
 from gomhc.lab.exhibits.style import INK, new_figure
 from gomhc.lab.report.inspection_columns import COLUMNS, GRADIENTS
 from gomhc.lab.report.page import Page, Section
@@ -22,7 +22,6 @@ WIDTH = 5.2
 MAPS_IN_A_ROW = 6
 BLUE, ORANGE, TEAL, RED = "#0077BB", "#EE7733", "#009988", "#EE3377"
 HEAT = "viridis"
-NOTHING_FOUND = "Nothing stands out: streams differ, are mixed, and all coefficients get gradients."
 
 
 def inspection_page(inspection: Inspection, title: str, text: str) -> Page:
@@ -34,7 +33,21 @@ def inspection_page(inspection: Inspection, title: str, text: str) -> Page:
         "Each connection computes x_i ← Σ_j mix_ij x_j + write_i F(Σ_j read_j x_j). Connections are in the order of "
         "the forward pass; means and standard deviations are over tokens.",
     )
-    return Page(title=title, lead=lead, sections=[section(inspection) for section in sections])
+    return Page(
+        title=title,
+        found=[verdict(inspection), *findings(inspection)],
+        opening=[_health(inspection)],
+        lead=lead,
+        sections=[section(inspection) for section in sections],
+    )
+
+
+def _health(inspection: Inspection) -> Table:
+    rows = [
+        (Badge("passed", "good") if check.passed else Badge("stands out", "bad"), check.name, check.value, check.limit)
+        for check in checks(inspection)
+    ]
+    return Table(header=("check", "what", "measured", "healthy if"), rows=rows, wordy=True)
 
 
 def _glance(inspection: Inspection) -> Section:
@@ -42,7 +55,6 @@ def _glance(inspection: Inspection) -> Section:
     return Section(
         title="At a glance",
         anchor="glance",
-        paragraphs=findings(inspection) or [NOTHING_FOUND],
         exhibits=[Table(header=("measure", "value"), rows=rows, caption="Of the whole model, as in training logs.")],
     )
 

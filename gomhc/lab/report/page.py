@@ -1,8 +1,9 @@
 """A report as one self-contained page, in HTML or Markdown, light and dark, for wide screens and phones.
 
-A page is a title, a lead and sections; a section is text, links and exhibits; an exhibit is a `Plot`, a `Table` or a
-`Text`. Nothing on the page is loaded from elsewhere and there are no scripts: its own policy forbids both. Figures are
-inline SVG whose ink is the page's text colour.
+A page opens with what was found, in sentences and exhibits; then come a lead, which says how, and sections. A section
+is text, links and exhibits (see `gomhc.lab.exhibits.exhibit`). Nothing on the page is loaded from elsewhere and there
+are no scripts: its own policy forbids both. Figures are inline SVG whose ink is the page's text colour. The
+documentation site shares look.css with these pages.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,7 +23,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from gomhc.lab.exhibits.exhibit import Badge, Cell, Exhibit, Link, Plot, Text, Value
+from gomhc.lab.exhibits.exhibit import Badge, Cards, Cell, Exhibit, Link, Plot, Table, Tally, Text, Value
 from gomhc.lab.exhibits.style import INK, RC
 from gomhc.lab.workers import in_processes
 
@@ -29,6 +32,9 @@ ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", XLINK)
 _LINK = re.compile(r"^#|url\(#")
 """The prefix of a reference to another element in an attribute."""
+TEMPLATES = Path(__file__).parent / "templates"
+TONES = ("good", "fair", "bad", "none")
+"""Tones of badges, in the order in which they are listed."""
 EMPHASIS_IN_MARKDOWN = {"": "{}", "bold": "**{}**", "underlined": "<u>{}</u>"}  # Markdown itself underlines nothing
 
 
@@ -50,24 +56,33 @@ class Page:
     """All that the reader sees."""
 
     title: str
+    found: Sequence[str] = ()
+    """Sentences that open the page: what was found."""
+    opening: Sequence[Exhibit] = ()
+    """What is shown right below them."""
     lead: Sequence[str] = ()
+    """How it was found."""
     sections: Sequence[Section] = field(default_factory=tuple)
 
     def html(self, jobs: int = 1) -> str:
         """One file, its figures drawn in this many processes."""
-        plots = {
-            f"{section.anchor}-{number}": exhibit.draw
-            for section in self.sections
-            for number, exhibit in enumerate(section.exhibits, start=1)
-            if isinstance(exhibit, Plot)
-        }
+        plots = {name: plot.draw for anchor, exhibits in self._groups() for name, plot in _plots(anchor, exhibits)}
         drawn = in_processes(svg, ((draw, name) for name, draw in plots.items()), jobs, in_order=True)
         pictures = {name: Markup(picture) for name, picture in zip(plots, drawn, strict=True)}
-        return _TEMPLATE.render(page=self, pictures=pictures, kind=_kind, number=number)
+        return _TEMPLATE.render(page=self, pictures=pictures, style=_STYLE, kind=_kind, number=number, filters=_filters)
+
+    def _groups(self) -> Iterator[tuple[str, Sequence[Exhibit]]]:
+        """Exhibits, with the anchor that their names start with."""
+        yield "opening", self.opening
+        for section in self.sections:
+            yield section.anchor, section.exhibits
 
     def markdown(self) -> str:
         """The page in Markdown, with figures as images inside the text."""
-        lines = [f"# {_md(self.title)}", "", *_paragraphs(self.lead)]
+        lines = [f"# {_md(self.title)}", "", *_paragraphs(self.found)]
+        for number, exhibit in enumerate(self.opening, start=1):
+            lines += [_show_markdown(exhibit, f"opening-{number}"), ""]
+        lines += _paragraphs(self.lead)
         for section in self.sections:
             lines += [
                 f'<a id="{section.anchor}"></a>',
@@ -96,8 +111,9 @@ def svg(draw: Callable[[], Figure], name: str) -> str:
         buffer = io.BytesIO()
         draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     image = ElementTree.fromstring(buffer.getvalue())
-    for attribute in ("width", "height"):  # the page says how wide a figure is
-        del image.attrib[attribute]
+    width = float(image.attrib.pop("width").removesuffix("pt"))
+    image.set("style", f"--natural-width: {width:.0f}pt")  # the page says how wide a figure is
+    del image.attrib["height"]
     for metadata in image.findall(f"{{{SVG}}}metadata"):
         image.remove(metadata)
     for element in image.iter():
@@ -117,6 +133,28 @@ def _kind(value: Exhibit | Cell) -> str:
     return "links" if isinstance(value, Sequence) else type(value).__name__.lower()
 
 
+def _plots(anchor: str, exhibits: Sequence[Exhibit]) -> Iterator[tuple[str, Plot]]:
+    """Every plot with its name, those on cards too."""
+    for number, exhibit in enumerate(exhibits, start=1):
+        if isinstance(exhibit, Plot):
+            yield f"{anchor}-{number}", exhibit
+        elif isinstance(exhibit, Cards):
+            for place, card in enumerate(exhibit.cards, start=1):
+                if card.plot is not None:
+                    yield f"{anchor}-{number}-{place}", card.plot
+
+
+def _filters(section: Section) -> list[tuple[str, str, int]]:
+    """The buttons above filtered tables: tone, text and number of rows; the first shows all. None without a choice."""
+    tables = [exhibit for exhibit in section.exhibits if isinstance(exhibit, Table) and exhibit.filtered]
+    badges = [row[0] for table in tables for row in table.rows if isinstance(row[0], Badge)]
+    text_of = {badge.tone: badge.text for badge in badges}
+    if len(text_of) < 2:
+        return []
+    counts = Counter(badge.tone for badge in badges)
+    return [("all", "all", len(badges)), *((tone, text_of[tone], counts[tone]) for tone in TONES if tone in text_of)]
+
+
 def _show_markdown(exhibit: Exhibit, name: str) -> str:
     if isinstance(exhibit, Plot):
         with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
@@ -126,6 +164,12 @@ def _show_markdown(exhibit: Exhibit, name: str) -> str:
         return f"![{_md(exhibit.caption)}](data:image/png;base64,{image})\n\n{_md(exhibit.caption)}"
     if isinstance(exhibit, Text):
         return f"```\n{exhibit.text}\n```\n\n{_md(exhibit.caption)}"
+    if isinstance(exhibit, Tally):
+        return "; ".join(f"**{count}** {_md(badge.text)}" for badge, count in exhibit.counts)
+    if isinstance(exhibit, Cards):
+        title = [f"## {_md(exhibit.title)}", ""] if exhibit.title else []
+        cards = [f"- **{_md(card.number)}** {_md(card.text)} {_md_cell(card.link)}" for card in exhibit.cards]
+        return "\n".join([*title, *cards])
     anchors = [f'<a id="{anchor}"></a>' for anchor in exhibit.row_anchors] or [""] * len(exhibit.rows)
     rows = [f"| {anchor}{' | '.join(map(_md_cell, row))} |" for row, anchor in zip(exhibit.rows, anchors, strict=True)]
     title = [f"### {_md(exhibit.title)}", ""] if exhibit.title else []
@@ -160,6 +204,7 @@ _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader("gomhc.lab.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
 _TEMPLATE: jinja2.Template = _ENVIRONMENT.get_template("page.html")
+_STYLE = Markup("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("look.css", "page.css")))
 
 
 def anchor(*parts: Any) -> str:

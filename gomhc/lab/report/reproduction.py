@@ -12,9 +12,10 @@ import matplotlib
 
 from gomhc.lab import plugins
 from gomhc.lab.comparison import study
-from gomhc.lab.exhibits.exhibit import Badge, Link, Table, Text
+from gomhc.lab.comparison.study_exhibits import study_card
+from gomhc.lab.exhibits.exhibit import Badge, Card, Cards, Exhibit, Link, Plot, Table, Tally, Text
 from gomhc.lab.experiments.experiment import Experiment, Scale
-from gomhc.lab.experiments.lm import STUDY
+from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.experiments.verdicts import Judged, judge
 from gomhc.lab.judge.judgement import Judgement
@@ -42,21 +43,20 @@ def report(
     """The page; `errors` are runs that failed, told where a reader looks first; `judgement` is of stories."""
     judged = judge(experiments, records)
     shown = [experiment for experiment in experiments if records.get(experiment.name)]
-    own = [item for item in judged if not item.claim.source]
-    counts = Counter(item.verdict for item in own)
-    summary = "; ".join(f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict)
-    lead = [
-        "Each quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
-        "Hyper-Connections via Generalized Orthostochastic Matrices”, measured by this repository and judged by a rule "
-        "that stands beside it below. Some rules and measures were revised after first results; LOG.md lists them. "
-        "go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
-        f"Scale {scale}. Of {len(own)} claims: {summary}.",
-        "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the paper "
-        "used. At reduced scale “does not hold” can mean that the sizes were too small: the last column gives them.",
-    ]
     return Page(
         title="go-mHC: does the paper hold?",
-        lead=lead,
+        found=_summary(judged, scale),
+        opening=_opening(judged, shown, records),
+        lead=(
+            "Every quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
+            "Hyper-Connections via Generalized Orthostochastic Matrices” is measured by this repository and judged by "
+            "a rule, which stands beside it below. Some rules and measures were revised after first results; LOG.md "
+            "lists them. go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
+            "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the "
+            "paper used. At reduced scale “does not hold” can mean that the sizes were too small; the column “here” "
+            "gives them. Where a study has seeds, a claim whose 95 % interval reaches across its limit counts as not "
+            "measured.",
+        ),
         sections=[
             *([_failures(errors)] if errors else []),
             _claims_section(judged, {item.name for item in shown} | ({StoryScores.name} if judgement else set())),
@@ -71,14 +71,68 @@ def made_from(records: Mapping[str, Sequence[Record]], scale: Scale, judgement: 
     """The last line of a page, with the hash of all that it depends on: a page that ends with it is up to date."""
     shown = repr(sorted(records.items())), scale, "" if judgement is None else judgement.to_json()
     digest = hashlib.sha256("\n".join((*shown, matplotlib.__version__)).encode())
-    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html"), *plugins.files(), *study.files(STUDY))):
+    for path in sorted(
+        (
+            *PACKAGE.rglob("*.py"),
+            *PACKAGE.rglob("*.html"),
+            *PACKAGE.rglob("*.css"),
+            *plugins.files(),
+            *study.files(study.STREAMS),
+        )
+    ):
         digest.update(path.read_bytes())
     return f"<!-- made from {digest.hexdigest()} -->\n"
 
 
+def _summary(judged: Sequence[Judged], scale: Scale) -> list[str]:
+    """Counts in one sentence."""
+    counts = Counter(item.verdict for item in judged if not item.claim.source)
+    told = [f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict if counts[verdict]]
+    return [f"Of {counts.total()} claims of the paper, measured at scale “{scale}”, {_listed(told)}."]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+
+
+def _opening(
+    judged: Sequence[Judged], shown: Sequence[Experiment], records: Mapping[str, Sequence[Record]]
+) -> list[Exhibit]:
+    """A bar of verdicts, and the findings that a reader should know."""
+    counts = Counter(item.verdict for item in judged if not item.claim.source)
+    bar = Tally(counts=[(Badge(verdict, TONES[verdict]), counts[verdict]) for verdict in Verdict])
+    cards = [card for experiment in _ranked(shown) for card in _cards(experiment, records[experiment.name], judged)]
+    return [bar, Cards(title="What a reader should know", cards=cards)] if cards else [bar]
+
+
+def _ranked(experiments: Sequence[Experiment]) -> list[Experiment]:
+    telling = [experiment for experiment in experiments if experiment.headlines]
+    return sorted(telling, key=lambda experiment: experiment.headlines[0].rank)
+
+
+def _cards(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> list[Card]:
+    """The headlines of an experiment; those of language models give way to the study, if it has an answer."""
+    link = Link(experiment.title, anchor(experiment.name))
+    if isinstance(experiment, TinyLanguageModel) and (answer := study_card(study.stages(study.STREAMS), link)):
+        return [answer]
+    mine = {item.claim.id: item for item in judged if item.experiment == experiment.name}
+    findings = {claim: item.finding for claim, item in mine.items() if item.finding is not None}
+    plots = [exhibit for exhibit in experiment.exhibits(records) if isinstance(exhibit, Plot)]
+    cards = []
+    for headline in experiment.headlines:
+        verdict = mine[headline.claim].verdict
+        words = headline.words(findings, verdict)
+        if words is not None:
+            plot = plots[headline.plot] if headline.plot < len(plots) else None
+            number, text = words
+            cards.append(Card(number=number, text=text, badge=Badge(verdict, TONES[verdict]), link=link, plot=plot))
+    return cards
+
+
 def _phrase(verdict: Verdict, count: int) -> str:
-    one = {"holds": "hold", "does not hold": "do not hold", "holds at reduced scale": "hold at reduced scale"}
-    return str(verdict) if count == 1 else one.get(str(verdict), str(verdict))
+    verbs = {"holds": ("holds", "hold"), "does": ("does", "do"), "not": ("is not", "are not")}
+    first, _, rest = str(verdict).partition(" ")
+    return " ".join(filter(None, (verbs[first][count != 1], rest)))
 
 
 def _claims_section(judged: Sequence[Judged], shown: set[str]) -> Section:
@@ -103,7 +157,7 @@ def _claims_table(judged: Sequence[Judged], shown: set[str], title: str) -> Tabl
     ]
     header = ("verdict", "claim", "in the paper", "its number", "here", "figure")
     anchors = [anchor("claim", item.claim.id) for item in judged]
-    return Table(title=title, header=header, rows=rows, row_anchors=anchors, wordy=True)
+    return Table(title=title, header=header, rows=rows, row_anchors=anchors, wordy=True, filtered=True)
 
 
 def _experiment_section(experiment: Experiment, records: Sequence[Record], judged: Sequence[Judged]) -> Section:
@@ -148,7 +202,7 @@ def _failures(errors: Sequence[str]) -> Section:
     return Section(
         title="Runs that failed",
         anchor="failures",
-        paragraphs=["These runs ended in an error, and what they would have shown is missing below."],
+        paragraphs=["These runs ended in an error. What they would have shown is missing below."],
         exhibits=[Text(text=error) for error in errors],
     )
 
@@ -164,8 +218,8 @@ def _provenance(experiments: Sequence[Experiment], records: Mapping[str, Sequenc
         header=header,
         rows=rows,
         wordy=True,
-        caption="Seconds are the sum over runs. Sources: hash of the code that the numbers depend on; a `+` behind a "
-        "commit says that files differed from it.",
+        caption="Seconds: sum over runs. Sources: hash of the code that the numbers depend on. A + behind a commit "
+        "means that files differed from it.",
     )
     command = f"gomhc reproduce --scale {scale}"
     return Section(

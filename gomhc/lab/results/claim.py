@@ -7,6 +7,7 @@ verdict is ever written down: the rule gives it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,6 +30,8 @@ class Finding:
     text: str
     full_size: bool | None = None
     """Whether it was measured at the paper's sizes; None to go by the records of the experiment."""
+    interval: tuple[float, float] | None = None
+    """95 % interval of the value over seeds; a claim is then decided only if the rule is on one side of it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Rule:
     def allows(self, value: float) -> bool:
         """Whether the claim holds with this number; it never does with one that is not a number."""
         return self.at_least <= value <= self.at_most
+
+    def decides(self, interval: tuple[float, float]) -> bool:
+        """Whether the whole interval meets the rule, or no part of it does."""
+        low, high = interval
+        return (self.allows(low) and self.allows(high)) or high < self.at_least or low > self.at_most
 
     def __str__(self) -> str:
         if self.at_least == self.at_most:
@@ -66,7 +74,7 @@ class Claim:
     paper: str
     """The paper's number, as printed."""
     statement: str
-    """In our own words."""
+    """What is claimed, in our own words."""
     measure: str
     """How the number that the rule judges is measured; without a rule, why it is not measured here."""
     rule: Rule | None
@@ -78,7 +86,43 @@ class Claim:
         """Judge the finding, if there is one."""
         if finding is None or finding.value is None or self.rule is None:
             return Verdict.NOT_MEASURED
+        if finding.interval is not None and not self.rule.decides(finding.interval):
+            return Verdict.NOT_MEASURED
         if not self.rule.allows(finding.value):
             return Verdict.DOES_NOT_HOLD
         large = full_size if finding.full_size is None else finding.full_size
         return Verdict.HOLDS if large else Verdict.HOLDS_AT_REDUCED_SCALE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """A finding that a reader of the page should know first, in words for either outcome.
+
+    Words are format strings: {0} is the value found for the claim, {1} and on are those of the claims beside it, and
+    {text} is what was found for the claim in words.
+    """
+
+    rank: int
+    """Where it stands among the headlines: lower first."""
+    claim: str
+    """Id of the claim whose verdict it tells."""
+    number: str
+    """The number in large letters."""
+    holds: str
+    """One or two sentences for a claim that holds, at whatever scale."""
+    fails: str
+    """The same for one that does not."""
+    beside: tuple[str, ...] = ()
+    """Ids of other claims whose values the words name."""
+    plot: int = 0
+    """Which plot of the experiment stands beside it."""
+
+    def words(self, findings: Mapping[str, Finding], verdict: Verdict) -> tuple[str, str] | None:
+        """Return number and sentences; None if the claim is not decided or a value is missing."""
+        found = [findings[claim].value for claim in (self.claim, *self.beside) if claim in findings]
+        if verdict is Verdict.NOT_MEASURED or None in found or len(found) <= len(self.beside):
+            return None
+        text = self.fails if verdict is Verdict.DOES_NOT_HOLD else self.holds
+        said = findings[self.claim].text
+        number, sentences = (words.format(*found, text=said) for words in (self.number, text))
+        return number, sentences

@@ -19,7 +19,7 @@ from gomhc.lab.files import Damaged, read_sealed, remove_unfinished, seal, write
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One run, and all that is needed to run it again."""
+    """One run, and everything needed to run it again."""
 
     experiment: str
     """Name of the experiment, as in `gomhc reproduce --only`."""
@@ -40,7 +40,7 @@ class Record:
     device: str
     """The kind of machine and the number of threads."""
     wall_time: float
-    """Seconds."""
+    """Duration in seconds."""
     metrics: dict[str, Any]
     """What was measured: numbers, strings, and nested lists and dictionaries of them; None where not finite."""
 

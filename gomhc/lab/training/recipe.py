@@ -31,15 +31,15 @@ class Recipe:
     mixing: str = "go"
     """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
     sinkhorn-v4, permutations, kronecker, average, transportation, projection, circulant, spectral-sphere, orthogonal,
-    rows, off-diagonal, unconstrained, a name of the literature such as mhc-lite, or a registered one; options follow a
-    colon, as in go:expressivity=1. none:as-wide=go is the plain network with as many parameters as go has, in wider
+    rows, off-diagonal, unconstrained, a name from the literature such as mhc-lite, or a registered one; options follow
+    a colon, as in go:expressivity=1. none:as-wide=go is the plain network with as many parameters as go has, in wider
     feed-forward networks."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
     total_leak: float | None = None
-    """How much of a stream all mixes together exchange at first; by default as the mixing has it at each connection."""
+    """Share of a stream that all mixes together exchange at first; by default each mixing has its own initial leak."""
     initial_scale: float = INITIAL_SCALE
     """How strongly the streams steer the coefficients at first."""
     dynamic: bool = True

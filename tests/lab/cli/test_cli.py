@@ -39,7 +39,7 @@ def test_doctor_says_which_kernels_run_and_why():
     printed = run("doctor").stdout
     assert re.search(r"^native +(active on the CPU|not built: .*install a C\+\+ compiler)", printed, re.MULTILINE)
     assert re.search(r"^triton +(active on CUDA|interpreted|not used: )", printed, re.MULTILINE)
-    assert re.search(r"^plain +the oracle", printed, re.MULTILINE)
+    assert re.search(r"^plain +the reference", printed, re.MULTILINE)
 
 
 def test_version_is_printed():
@@ -50,7 +50,7 @@ def test_version_is_printed():
 def test_help_says_what_it_does(arguments):
     done = run(*arguments)
     assert done.returncode == 0
-    assert "how exact each parametrization is" in done.stdout
+    assert "how exact each mixing is" in done.stdout
 
 
 def test_an_unknown_command_is_an_error():

@@ -74,6 +74,7 @@ def test_json_has_the_paired_differences_to_the_first_method(out: Path) -> None:
             assert one["reference"] == "none"
             assert one["low"] <= one["mean"] <= one["high"]
             assert one["mean"] == pytest.approx(sum(one["seeds"]) / 2)
+    assert all(method["jitter"] == pytest.approx(sum(method["jitters"]) / 2) for method in compared["methods"])
     losses = {method["method"]: method["losses"] for method in compared["methods"]}
     assert compared["differences"][0]["seeds"] == [a - b for a, b in zip(*map(losses.get, METHODS[1::-1]), strict=True)]
 
@@ -83,13 +84,13 @@ def test_json_has_the_paired_differences_to_the_first_method(out: Path) -> None:
 def test_page_is_sound_in_a_browser(out: Path, tmp_path: Path, width: int) -> None:
     seen = open_page((out / "compare.html").read_text(), tmp_path, width=width)
     assert_sound(seen)
-    assert len(seen["plots"]) == 2
+    assert len(seen["plots"]) == 3
     assert seen["overflow"] <= 0
 
 
 def test_page_opens_with_what_was_found(out: Path) -> None:
     page = (out / "compare.html").read_text()
-    assert page.index("With the same tokens, ") < page.index("<table")
+    assert page.index("the lowest validation loss after ") < page.index("<svg") < page.index("<table")
     assert all(method in page for method in METHODS)
 
 

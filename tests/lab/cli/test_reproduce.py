@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from gomhc.lab.experiments.experiment import Experiment
 from gomhc.lab.experiments.story_scores import StoryScores
 from gomhc.lab.judge.score_tables import all_tables
 from gomhc.lab.lock import lock
-from gomhc.lab.results.claim import TRUE, Finding, Rule, Verdict
+from gomhc.lab.results.claim import TRUE, Finding, Headline, Rule, Verdict
 
 CLAIMS = {claim.id: claim for experiment in all_experiments() for claim in experiment.claims}
 MEASURED_BY = {claim.id: experiment.name for experiment in all_experiments() for claim in experiment.claims}
@@ -72,6 +73,56 @@ def test_what_the_counts_say_is_on_the_page(out):
     assert claims["table1"]["verdict"] == Verdict.HOLDS
     assert claims["flops-lite"]["verdict"] == Verdict.DOES_NOT_HOLD
     assert "40,320" in (out / "report.html").read_text()
+
+
+def test_page_opens_with_the_counts_of_verdicts(out):
+    claims = [claim for claim in json.loads((out / "claims.json").read_text()) if not claim["source"]]
+    counts = Counter(claim["verdict"] for claim in claims)
+    html = (out / "report.html").read_text()
+    bar = html[html.index('<figure id="opening-1">') : html.index("<nav")]
+    assert f"Of {len(claims)} claims of the paper, measured at scale “quick”, {counts['holds']} hold" in html
+    for verdict in Verdict:
+        assert re.search(rf"<strong>{counts[verdict]}</strong> <span class=\"badge \w+\">{verdict}</span>", bar)
+    assert f'aria-label="{counts["holds"]} holds, ' in bar
+
+
+def test_every_headline_tells_claims_and_plots_of_its_experiment():
+    ranks = [headline.rank for experiment in all_experiments() for headline in experiment.headlines]
+    assert 5 <= len(ranks) == len(set(ranks)) <= 7
+    for experiment in all_experiments():
+        for headline in experiment.headlines:
+            ids = (headline.claim, *headline.beside)
+            assert set(ids) <= {claim.id for claim in experiment.claims}
+            findings = {claim: Finding(0.5, "in words") for claim in ids}
+            for verdict in (Verdict.HOLDS, Verdict.HOLDS_AT_REDUCED_SCALE, Verdict.DOES_NOT_HOLD):
+                number, text = headline.words(findings, verdict)
+                assert re.search(r"\d", number)
+                assert "{" not in number + text
+            assert headline.words(findings, Verdict.NOT_MEASURED) is None
+            assert headline.words({headline.claim: Finding(None, "too small")}, Verdict.HOLDS) is None
+
+
+def test_headline_is_worded_by_its_verdict():
+    headline = Headline(
+        rank=1, claim="a", beside=("b",), number="{0:.1f}×", holds="yes: {0:g}, {1:g}", fails="no: {text}"
+    )
+    findings = {"a": Finding(3.14, "about pi"), "b": Finding(2.0, "two")}
+    assert headline.words(findings, Verdict.HOLDS_AT_REDUCED_SCALE) == ("3.1×", "yes: 3.14, 2")
+    assert headline.words(findings, Verdict.DOES_NOT_HOLD) == ("3.1×", "no: about pi")
+    assert headline.words({"a": findings["a"]}, Verdict.HOLDS) is None
+
+
+@needs_chromium
+def test_filter_shows_the_claims_of_one_verdict_without_scripts(out, tmp_path):
+    claims = json.loads((out / "claims.json").read_text())
+    html = (out / "report.html").read_text()
+    assert "<script" not in html
+    chosen = re.sub(r'(class="show-all") checked', r"\1", html).replace('class="show-bad"', 'class="show-bad" checked')
+    seen = open_page(chosen, tmp_path)
+    assert_sound(seen)
+    shown = [row for row in seen["rows"] if row.startswith("claim-")]
+    assert shown == [f"claim-{claim['id']}" for claim in claims if claim["verdict"] == Verdict.DOES_NOT_HOLD]
+    assert 0 < len(shown) < len([row for row in open_page(html, tmp_path)["rows"] if row.startswith("claim-")])
 
 
 @needs_chromium
@@ -136,7 +187,7 @@ def test_judged_stories_are_a_section_of_the_page_and_their_claims_lead_to_it(ju
     assert "## Stories, judged by language models" in text
     for claim in StoryScores.claims:
         assert f'href="#claim-{claim.id}"' in section
-        row = html[html.index(f'<tr id="claim-{claim.id}">') :].partition("</tr>")[0]
+        row = html[html.index(f'<tr id="claim-{claim.id}"') :].partition("</tr>")[0]
         assert '<a href="#judge">judge</a>' in row
         assert Verdict.NOT_MEASURED in row  # other judges, prompts and models than the paper's decide nothing
     assert text.count("[judge](#judge)") == len(StoryScores.claims)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +22,7 @@ from gomhc.lab.comparison.methods import recipes_of
 from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
 from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, Task, train_one
-from gomhc.lab.comparison.study import stages
 from gomhc.lab.comparison.words import findings
-from gomhc.lab.experiments.lm import study_exhibits, study_findings
 from gomhc.lab.files import seal
 from gomhc.lab.results.record import Record, Store, key_of
 from gomhc.lab.training import Execution, Recipe, Watcher, train
@@ -256,7 +254,7 @@ class TestResult:
         assert "go diverged with 1 of 5 seeds: at step 1 the loss is nan." in findings(compared)
 
     @pytest.mark.parametrize(
-        ("shift", "word"), [(-0.5, "is better than"), (0.5, "is worse than"), (0.0, "no difference")]
+        ("shift", "word"), [(-0.5, "below the plain network"), (0.5, "above the plain network"), (0.0, "no difference")]
     )
     def test_words_follow_the_interval(self, tmp_path: Path, shift: float, word: str) -> None:
         curves = self.curves()
@@ -322,45 +320,3 @@ def test_recipe_without_the_new_fields_is_restored_as_it_was() -> None:
         0.01,
     )
     assert restored.coefficient_learning_rate is None
-
-
-class TestStudy:
-    @staticmethod
-    def stage(jitters: dict[str, float], losses: dict[str, float]) -> dict[str, Any]:
-        methods = [
-            {"method": mixing, "recipe": {"mixing": mixing}, "loss": losses[mixing], "jitter": jitters[mixing]}
-            for mixing in losses
-        ]
-        return {"methods": methods, "seeds": [0, 1, 2], "tokens": 5000}
-
-    LOSSES: ClassVar = {
-        "none": 9.0, "unconstrained": 2.0, "permutations": 1.0, "kronecker": 1.01, "go:expressivity=1": 1.02, "go": 1.03
-    }  # fmt: skip
-    JITTERS: ClassVar = {**dict.fromkeys(LOSSES, 0.2), "unconstrained": 0.5, "go": 0.25}
-
-    def test_claims_on_language_models_follow_the_seeds_of_the_study(self) -> None:
-        found = study_findings(
-            {"a": self.stage({"none": 1.0}, {"none": 9.0}), "b": self.stage(self.JITTERS, self.LOSSES)}
-        )
-        assert {claim: finding.value for claim, finding in found.items()} == pytest.approx(
-            {"lm-loss": 0.03, "lm-hc": 2.0, "lm-jitter": 1.25}
-        )
-        assert all("3 seeds, 5,000 tokens" in finding.text and not finding.full_size for finding in found.values())
-
-    def test_study_without_every_method_decides_nothing(self) -> None:
-        assert study_findings({"a": self.stage(self.JITTERS, {"none": 9.0, "go": 1.0})}) == {}
-        assert study_findings({}) == {}
-
-    def test_without_a_folder_of_studies_there_is_none(self, tmp_path: Path) -> None:
-        assert stages("streams", tmp_path) == {}
-
-    def test_file_that_is_no_comparison_is_told(self, tmp_path: Path) -> None:
-        (tmp_path / "streams" / "stage").mkdir(parents=True)
-        (tmp_path / "streams" / "stage" / "compare.json").write_text('{"format": "other"}')
-        with pytest.raises(ValueError, match="is not a result of gomhc compare: expected the format"):
-            stages("streams", tmp_path)
-
-    def test_committed_stages_are_shown(self) -> None:
-        for stage in stages("streams").values():
-            assert len(study_exhibits({"stage": stage})) == 2
-            assert findings(stage)

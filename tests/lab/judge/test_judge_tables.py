@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gomhc.lab.files import unseal
 from gomhc.lab.judge.judgement import Judgement, marks
 from gomhc.lab.judge.score_tables import all_tables, scores_table
 from gomhc.lab.report.judge_latex import latex
-from gomhc.lab.report.judge_page import judge_page
+from gomhc.lab.report.judge_page import judge_page, rankings
 from gomhc.statistics import Estimate
 
 # The third of the paper's tables has equal means of which one is bold, so its marks need digits that it does not print.
@@ -204,8 +205,42 @@ def test_page_is_sound_in_a_browser(tmp_path, width, dark):
     found = judgement(missing=0.1)
     seen = open_page(in_html(found), tmp_path, width=width, dark=dark)
     assert_sound(seen)
-    assert len(seen["figures"]) == len(all_tables(found)) == 5
+    assert len(seen["figures"]) == 1 + len(all_tables(found)) == 6
     assert seen["overflow"] <= 0  # wide tables scroll in themselves
+
+
+def test_page_opens_with_the_ranking_and_what_is_significant():
+    found = judgement(models=("low", "high"), judges=("a",), openings=40)
+    (said,) = rankings(found)
+    assert re.match(
+        r"a ranks high \(\d\.\d\d\), low \(\d\.\d\d\), by the mean over all criteria\. high is signif", said
+    )
+    assert "95 % interval +" in said
+    page = in_html(found)
+    assert page.index("a ranks high") < page.index("<svg") < page.index("<table")
+
+
+def test_ranking_is_by_the_mean_over_criteria_and_differences_are_paired_by_opening():
+    found = judgement(models=("low", "high", "middle"), judges=("a",), openings=30)
+    consensus = found.consensus[0].mean(axis=-1)
+    ranking = found.ranking(0)
+    assert [place.model for place in ranking] == [found.models[m] for m in np.argsort(-consensus.mean(axis=1))]
+    behind = consensus[found.models.index(ranking[0].model)] - consensus[found.models.index(ranking[1].model)]
+    assert ranking[0].behind is None
+    assert ranking[1].behind.mean == pytest.approx(behind.mean())
+    assert ranking[1].behind.low < behind.mean() < ranking[1].behind.high
+
+
+def test_equal_models_are_not_told_apart():
+    one = judgement(models=("a",), judges=("j",), openings=20)
+    scores = np.concatenate((one.scores, one.scores[:, :, ::-1]), axis=1)
+    twins = replace(one, models=("a", "b"), scores=scores, written=np.ones((2, 20), dtype=bool))
+    assert "No difference is shown between a and b (+0.00, 95 % interval −" in rankings(twins)[0]
+    assert rankings(one)[0].startswith("j gives a (")
+
+
+def test_judge_without_scores_is_told():
+    assert rankings(judgement(missing=1.0))[0] == "judge <a> gave no scores."
 
 
 def test_names_cannot_break_a_table():

@@ -1,0 +1,76 @@
+"""Write the table of mixings in README.md: equation, promise, free reals, time and paper.
+
+    python docs/mixing_table.py
+
+Promises are those of the registry, times those of benchmarks/projection.json; a test checks the free reals.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from places import ROOT, fill
+
+import gomhc
+
+TIMES = ROOT / "benchmarks" / "projection.json"
+
+
+class Entry(NamedTuple):
+    """What a row says that is not in the registry."""
+
+    equation: str
+    free_reals: str
+    """In d = number of streams, s = expressivity."""
+    paper: str = ""
+
+
+ENTRIES = {
+    "go": Entry("‖Qᵢⱼ‖²/s, Q = (I − A)(I + A)⁻¹, Aᵀ = −A", "ds(ds − 1)/2", "go-mHC"),
+    "go-unitary": Entry("the same with Q unitary", "(ds)²", "go-mHC, app. E"),
+    "sinkhorn": Entry("exp(Z), rows and columns scaled 20 times", "d²", "mHC"),
+    "sinkhorn-v4": Entry("softmax(Z) + ε, scaled likewise", "d²", "DeepSeek-V4"),
+    "sinkhorn-linear": Entry("\\|Z\\|, scaled likewise", "d²", "go-mHC, app. B.9"),
+    "permutations": Entry("Σ softmax(z)ₖ Pₖ over all d! permutations", "d!", "mHC-lite"),
+    "kronecker": Entry("U₁ ⊗ U₂ ⊗ …", "of its factors", "KromHC"),
+    "average": Entry("Σ softmax(w)ᵢ Bᵢ of another mixing's Bᵢ", "s(p + 1)", "go-mHC, app. H"),
+    "transportation": Entry("entries one by one, within what is left", "(d − 1)²"),
+    "projection": Entry("argmin ‖B − Z‖ over the polytope", "d²", "mHC-proj"),
+    "circulant": Entry("Σ softmax(z)ₖ Pᵏ over cyclic shifts", "d", "C-mHC"),
+    "identity": Entry("I", "0", "Identity-HC"),
+    "spectral-sphere": Entry("11ᵀ/d + U Q₁ tanh(σ) Q₂ᵀ Uᵀ", "(d − 1)²", "sHC"),
+    "orthogonal": Entry("Q with s = 1", "d(d − 1)/2", "JPmHC; oHC"),
+    "rows": Entry("softmax of each row", "d²", "osHC"),
+    "off-diagonal": Entry("I + b/(d − 1) tanh(Z) off the diagonal", "d(d − 1)", "ITO-HC"),
+    "unconstrained": Entry("Z", "d²", "HC"),
+}
+"""Key of each mixing of the package -> the rest of its row."""
+
+
+def table(name: str = "table") -> str:
+    """Return the table; `name` is that of the place, and there is one."""
+    measured = times()
+    rows = []
+    for key, entry in ENTRIES.items():
+        promise = gomhc.PARAMETRIZATIONS[key](num_streams=4).promise
+        time = short(measured[key]) if key in measured else ""
+        rows.append(f"| `{key}` | {entry.equation} | {promise} | {entry.free_reals} | {time} | {entry.paper} |")
+    head = ["| key | matrix | promise | free reals | time | paper |", "|---|---|---|---|---|---|"]
+    return "\n".join(head + rows)
+
+
+def times() -> dict[str, float]:
+    """Time of each map at d = 4, as a multiple of go's."""
+    rows = json.loads(TIMES.read_text(encoding="utf-8"))["rows"]
+    milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"]["d"] == 4}
+    return {method: time / milliseconds["go"] for method, time in milliseconds.items()}
+
+
+def short(number: float) -> str:
+    """Return the number with two digits, or whole if it is large."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+if __name__ == "__main__":
+    fill("mixings", table)

@@ -1,0 +1,47 @@
+"""What a hyper-connection hands from its read to its write, and on to the read of the next one.
+
+d = num_streams, c = channels of a stream
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from gomhc import kernels
+from gomhc.shapes import Float
+
+
+class State(NamedTuple):
+    """The streams and coefficients that `read` hands to `write`."""
+
+    streams: Float[Tensor, "*batch d c"]
+    write: Float[Tensor, "*#batch d"]
+    mix: Float[Tensor, "*#batch d d"]
+
+
+class Pending(NamedTuple):
+    """Streams that are still to be written: the connection that reads them next does both in one pass.
+
+    Example::
+
+        >>> first, second = gomhc.HyperConnection(None, dim=8), gomhc.HyperConnection(None, dim=8)
+        >>> branch_input, state = first.read(torch.randn(2, 4, 8))
+        >>> branch_input, state = second.read(gomhc.layers.Pending(state, torch.tanh(branch_input)))
+        >>> streams = second.write(state, torch.tanh(branch_input))
+    """
+
+    state: State
+    output: Float[Tensor, "*batch c"]
+    """What the branch made of its input."""
+
+    def written(self) -> Float[Tensor, "*batch d c"]:
+        """Return the streams after the branch."""
+        streams, weights, mix = self.state
+        return kernels.write(streams, mix, weights, self.output)
+
+
+def written(streams: Tensor | Pending) -> Tensor:
+    """Return the streams, with what is pending written to them."""
+    return streams.written() if isinstance(streams, Pending) else streams

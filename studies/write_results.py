@@ -1,0 +1,161 @@
+"""Write the results of the studies into README.md and docs/*.md, from the files that are committed here.
+
+    python studies/write_results.py
+
+Each stands between `<!-- study: NAME -->` and `<!-- end of study -->`. A study without results says so in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gomhc.lab.comparison import study
+from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.words import agreement, difference_of, interval, short_names, signed
+from gomhc.lab.experiments.catalogue import all_experiments
+from gomhc.lab.experiments.lm import TinyLanguageModel
+from gomhc.lab.results.claim import Finding, Verdict
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent / "docs"))
+
+from places import fill  # noqa: E402
+
+ANSWER = "stage-2"
+"""The stage of the study of streams that answers its question; the others explore."""
+STAGES = {
+    "stage-1": "Learning rate and start",
+    "stage-2": "The answer",
+    "stage-3": "Other mixings",
+    "stage-4": "Number of streams, readout, scale, rates",
+}
+IN_PROGRESS = "The study is in progress: its plan is committed in `studies/{}/`, its results are not there yet."
+
+
+def streams(studies: Path = FOLDER) -> str:
+    """The stage that answers whether streams make a language model better."""
+    stages = study.stages("streams", studies)
+    return comparison(stages[ANSWER]) if ANSWER in stages else IN_PROGRESS.format("streams")
+
+
+def streams_stages(studies: Path = FOLDER) -> str:
+    """Every other stage that is done, under a heading each."""
+    others = {name: result for name, result in study.stages("streams", studies).items() if name != ANSWER}
+    if not others:
+        return IN_PROGRESS.format("streams")
+    return "\n\n".join(f"**{STAGES.get(name, name)}** (`{name}`)\n\n{comparison(others[name])}" for name in others)
+
+
+def comparison(result: Result) -> str:
+    """Losses, differences to the plain network and times, a row a method."""
+    head = "| method | validation loss | difference | seeds | time of a step | difference at equal seconds |"
+    rows = [head, "|---|---|---|---|---|---|"]
+    names = short_names(result)
+    for method in result["methods"]:
+        tokens = difference_of(result, method["method"])
+        seconds = difference_of(result, method["method"], "differences_at_equal_seconds")
+        loss = "diverged" if method["loss"] is None else f"{method['loss']:.4f}"
+        cells = (
+            f"`{names[method['method']]}`",
+            loss,
+            interval(tokens),
+            agreement(tokens) if tokens else "",
+            f"{method['time']:.2f}×",
+            interval(seconds),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    caption = (
+        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {result['corpus']['name']}, mean of "
+        f"{len(result['seeds'])} seeds. Differences to `{names[result['reference']]}` are paired by seed, with the "
+        f"95 % interval of Student's t; below zero is better. Equal seconds: {result['equal_seconds']}."
+    )
+    return "\n".join([*rows, "", caption])
+
+
+def smollm2(studies: Path = FOLDER) -> str:
+    """Fine-tuning of SmolLM2-135M, plain and with streams."""
+    file = studies / "smollm2" / "record.json"
+    record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if not any("difference" in arm for arm in record.get("summary", {}).values()):
+        return IN_PROGRESS.format("smollm2")
+    rows = ["| model | held-out loss | difference to plain | seeds | cosine of streams |", "|---|---|---|---|---|"]
+    for name, arm in record["summary"].items():
+        if arm["held_out_loss"] is not None:
+            loss, difference, cosine = f"{arm['held_out_loss']:.4f}", _with_interval(arm), _cosine(record, name)
+            rows.append(f"| {name} | {loss} | {difference} | {arm['runs']} | {cosine} |")
+    settings = record["settings"]
+    tokens = settings["steps"] * settings["tokens_per_step"]
+    caption = (
+        f"Loss in nats per token on {settings['held_out_tokens']:,} held-out tokens of TinyStories after "
+        f"{settings['steps']} steps on {tokens:,} tokens; {record['before']:.4f} before. Differences are paired by "
+        "seed, with the 95 % interval of Student's t. Cosine of streams: mean over pairs after the last step "
+        "(`gomhc inspect`)."
+    )
+    return "\n".join([*rows, "", caption])
+
+
+def paper(studies: Path = FOLDER) -> str:
+    """How many claims of the paper have which verdict."""
+    own = [claim for claim in _claims(studies) if not claim["source"]]
+    counts = Counter(claim["verdict"] for claim in own)
+    head = " | ".join(f"{verdict}" for verdict in Verdict)
+    return f"| claims | {head} |\n|{'---|' * 5}\n| {len(own)} | " + " | ".join(str(counts[v]) for v in Verdict) + " |"
+
+
+def findings(studies: Path = FOLDER) -> str:
+    """What opens the page of a reproduction, apart from language models: headlines with the committed numbers."""
+    claims = {claim["id"]: claim for claim in _claims(studies)}
+    found = {id: Finding(claim["value"], claim["here"]) for id, claim in claims.items()}
+    headlines = [
+        headline
+        for experiment in all_experiments()
+        if not isinstance(experiment, TinyLanguageModel)
+        for headline in experiment.headlines
+    ]
+    told = [
+        headline.words(found, Verdict(claims[headline.claim]["verdict"]))
+        for headline in sorted(headlines, key=lambda headline: headline.rank)
+    ]
+    return "\n".join(f"- {words[1]}" for words in told if words is not None)
+
+
+def _claims(studies: Path) -> list[dict[str, Any]]:
+    return json.loads((studies / "paper" / "claims.json").read_text(encoding="utf-8"))
+
+
+def _cosine(record: Mapping[str, Any], arm: str) -> str:
+    """How alike the streams are after training, mean over seeds."""
+    inspections = [run["inspection"] for run in record["runs"] if run["arm"] == arm and "inspection" in run]
+    return f"{statistics.mean(found['streams/similarity'] for found in inspections):.4f}" if inspections else ""
+
+
+def _with_interval(arm: Mapping[str, Any]) -> str:
+    if "difference" not in arm:
+        return ""
+    mean, half = arm["difference"], arm["half_width_95"]
+    return f"{signed(mean)} ({signed(mean - half)} to {signed(mean + half)})"
+
+
+RESULTS: dict[str, Callable[[], str]] = {
+    "streams": streams,
+    "streams-stages": streams_stages,
+    "smollm2": smollm2,
+    "paper": paper,
+    "findings": findings,
+}
+"""Name of a place -> what it shows."""
+
+
+def written(name: str) -> str:
+    """Return what the place of this name shows."""
+    return RESULTS[name]()
+
+
+if __name__ == "__main__":
+    fill("study", written)

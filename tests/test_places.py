@@ -1,0 +1,147 @@
+"""Tables in README and on the site are what their scripts write from committed files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from site_modules import script, site_module
+
+from gomhc.lab.comparison.result import FORMAT
+from gomhc.lab.experiments.catalogue import all_experiments
+
+ROOT = Path(__file__).parent.parent
+places = site_module("places")
+write_results = script("studies/write_results.py")
+WRITERS = {
+    "benchmark": script("benchmarks/write_tables.py").table,
+    "mixings": site_module("mixing_table").table,
+    "study": write_results.written,
+}
+EXPECTED = {
+    ("README.md", "mixings"): {"table"},
+    ("README.md", "benchmark"): {"overview"},
+    ("README.md", "study"): {"streams", "smollm2", "paper", "findings"},
+    ("performance.md", "benchmark"): {path.stem for path in (ROOT / "benchmarks").glob("*.json")},
+    ("comparing.md", "study"): {"streams", "streams-stages"},
+    ("hugging-face.md", "study"): {"smollm2"},
+    ("reproducing.md", "study"): {"paper", "findings"},
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("page", places.PAGES, ids=lambda page: page.name)
+def test_places_hold_what_their_script_writes(page: Path, kind: str) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert places.filled(text, kind, WRITERS[kind]) == text, "out of date; write it with: make tables"
+    assert text.count(f"<!-- {kind}: ") == len(places.names(text, kind)) == text.count(f"<!-- end of {kind} -->")
+
+
+@pytest.mark.parametrize(("name", "kind"), EXPECTED)
+def test_the_places_are_there(name: str, kind: str) -> None:
+    (page,) = (page for page in places.PAGES if page.name == name)
+    assert set(places.names(page.read_text(encoding="utf-8"), kind)) >= EXPECTED[name, kind]
+
+
+def test_a_place_is_filled_and_the_rest_is_left_alone() -> None:
+    text = "a\n<!-- study: x -->\nold\n<!-- end of study -->\nb <!-- benchmark: x -->\n<!-- end of benchmark -->\n"
+    filled = places.filled(text, "study", lambda name: f"new {name}")
+    assert filled == text.replace("old", "new x")
+
+
+def difference(method: str, mean: float) -> dict:
+    return {
+        "method": method,
+        "reference": "none@learning_rate=0.006",
+        "mean": mean,
+        "low": mean - 0.001,
+        "high": mean + 0.001,
+        "seeds": [mean, mean / 2, None],
+    }
+
+
+def compared(tmp_path: Path, stage: str, *methods: str) -> Path:
+    """A folder of studies with a result in which the methods differ by 0.01 from the first."""
+    folder = tmp_path / "streams" / stage
+    folder.mkdir(parents=True)
+    result = {
+        "format": FORMAT,
+        "reference": methods[0],
+        "seeds": [0, 1, 2],
+        "corpus": {"name": "stories.txt"},
+        "tokens": 4_096_000,
+        "equal_seconds": "learning curves cut short",
+        "methods": [{"method": method, "loss": 1.5, "time": 1 + index / 4} for index, method in enumerate(methods)],
+        "differences": [difference(method, -0.01) for method in methods[1:]],
+        "differences_at_equal_seconds": [difference(method, 0.002) for method in methods[1:]],
+    }
+    (folder / "compare.json").write_text(json.dumps(result))
+    return tmp_path
+
+
+def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-2", "none@learning_rate=0.006", "go@start=equal-streams")
+    lines = write_results.streams(studies).splitlines()
+    assert lines[2] == "| `none` | 1.5000 |  |  | 1.00× |  |"
+    assert lines[3] == (
+        "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | lower in 2 of 2 seeds | 1.25× "
+        "| +0.0020 (+0.0010 to +0.0030) |"
+    )
+    assert "4.1 M tokens of stories.txt" in lines[-1]
+    assert write_results.streams_stages(studies) == write_results.IN_PROGRESS.format("streams")
+
+
+def test_methods_that_differ_in_options_keep_them(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-1", "none", "go@start=equal-streams", "go@start=mean-stream")
+    text = write_results.streams_stages(studies)
+    assert "`go, start=equal-streams`" in text
+    assert "`none`" in text
+    assert text.startswith("**Learning rate and start** (`stage-1`)")
+    assert write_results.streams(studies) == write_results.IN_PROGRESS.format("streams")
+
+
+def test_a_study_without_results_is_in_progress(tmp_path: Path) -> None:
+    for name in ("streams", "streams_stages", "smollm2"):
+        text = getattr(write_results, name)(tmp_path)
+        assert "in progress" in text
+        assert "\n" not in text
+
+
+def test_fine_tuning_shows_differences_with_intervals(tmp_path: Path) -> None:
+    (tmp_path / "smollm2").mkdir()
+    record = {
+        "before": 2.688,
+        "settings": {"steps": 60, "tokens_per_step": 128, "held_out_tokens": 4096},
+        "summary": {
+            "plain": {"runs": 3, "held_out_loss": 2.2},
+            "streams": {"runs": 3, "held_out_loss": 2.19, "difference": -0.01, "half_width_95": 0.004},
+            "streams, faster coefficients": {"runs": 0, "held_out_loss": None},
+        },
+        "runs": [
+            {"arm": "plain", "seed": 0},
+            {"arm": "streams", "seed": 0, "inspection": {"streams/similarity": 0.5}},
+            {"arm": "streams", "seed": 1, "inspection": {"streams/similarity": 0.7}},
+        ],
+    }
+    (tmp_path / "smollm2" / "record.json").write_text(json.dumps(record))
+    lines = write_results.smollm2(tmp_path).splitlines()
+    assert lines[2] == "| plain | 2.2000 |  | 3 |  |"
+    assert lines[3] == "| streams | 2.1900 | −0.0100 (−0.0140 to −0.0060) | 3 | 0.6000 |"
+    assert "7,680 tokens" in lines[-1]
+
+
+def test_words_of_a_finding_follow_its_verdict(tmp_path: Path) -> None:
+    claims = json.loads((ROOT / "studies" / "paper" / "claims.json").read_text(encoding="utf-8"))
+    (tmp_path / "paper").mkdir()
+    for verdict, words in (("holds", "The speed-up remains"), ("does not hold", "speed-up does not remain")):
+        next(claim for claim in claims if claim["id"] == "rate-effect")["verdict"] = verdict
+        (tmp_path / "paper" / "claims.json").write_text(json.dumps(claims))
+        assert words in write_results.findings(tmp_path)
+
+
+def test_committed_verdicts_are_on_the_claims_of_the_experiments() -> None:
+    committed = json.loads((ROOT / "studies" / "paper" / "claims.json").read_text(encoding="utf-8"))
+    claims = {claim.id: claim for experiment in all_experiments() for claim in experiment.claims}
+    advice = "write it anew: gomhc reproduce, then copy reproduction/claims.json to studies/paper/"
+    assert {one["id"]: one["statement"] for one in committed} == {id: c.statement for id, c in claims.items()}, advice
