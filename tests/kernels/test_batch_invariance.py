@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gomhc import HyperConnection, Orthostochastic, kernels
-from gomhc.kernels import ops
+from gomhc.kernels import library, ops
 from gomhc.kernels.row_product import row_product
 from gomhc.layers import Pending
 
@@ -228,6 +228,50 @@ def test_a_row_product_and_its_gradients_are_those_of_the_matrix_product():
     matrix = torch.randn(2, 3, generator=generator, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(row_product, (rows, matrix))
     assert torch.autograd.gradgradcheck(row_product, (rows, matrix))
+
+
+def packed(tensors, generator):
+    """Copies of the tensors in one piece of memory, in any order and at most 15 numbers apart."""
+    numbers = torch.empty(sum(tensor.numel() + 15 for tensor in tensors.values()) + 15)
+    place, copies = int(torch.randint(16, (), generator=generator)), {}
+    for index in torch.randperm(len(tensors), generator=generator).tolist():
+        name, tensor = list(tensors.items())[index]
+        copies[name] = numbers[place : place + tensor.numel()].view(tensor.shape).copy_(tensor)
+        place += tensor.numel() + int(torch.randint(16, (), generator=generator))
+    return copies
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="the library is not built: no C++ compiler")
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(("d", "c", "s"), [(2, 70, 2), (3, 20, 1), (4, 64, 2), (5, 21, 1), (8, 17, 1)])
+def test_results_do_not_depend_on_where_tensors_lie_in_memory(d, c, s, dynamic, monkeypatch):
+    """Compilers write a second loop for arrays that may overlap, and GCC rounds in it differently."""
+    calls = []
+
+    def remembered(name, inputs, outputs, **sizes):
+        library.call(name, inputs, outputs, **sizes)
+        calls.append((name, inputs, outputs, sizes))
+
+    monkeypatch.setattr(ops, "call", remembered)
+    torch.manual_seed(0)
+    mixing = Orthostochastic(num_streams=d, expressivity=s)
+    connection = HyperConnection(torch.tanh, c, mixing, dynamic=dynamic, start="near-identity")
+    streams = torch.randn(9, d, c, requires_grad=True)
+    branch_input, state = connection.read(streams)
+    branch_input, state = connection.read(Pending(state, torch.tanh(branch_input)))
+    output = connection.write(state, torch.tanh(branch_input))
+    torch.autograd.grad(output, [streams, *connection.parameters()], torch.randn(output.shape))
+    parameters = [torch.randn(shape) for shape in ((3 * d, d * c), (3 * d,), (3 * d,))]  # with d logits for the mix
+    input_, write, mix, projection, rms = ops.read(streams.detach(), *parameters, 0.1, 1e-6)
+    ops.read_backward(input_, write, mix, streams.detach(), *parameters, projection, rms, 0.1)
+    generator = torch.Generator().manual_seed(0)
+    made = {(name, sizes["back"]) for name, _, _, sizes in calls}
+    assert made >= {(name, back) for name in ("connect", "write", "read") for back in (0, 1)}
+    for name, inputs, outputs, sizes in calls:
+        for _ in range(100):
+            moved = packed(inputs | outputs, generator)
+            library.call(name, {key: moved[key] for key in inputs}, {key: moved[key] for key in outputs}, **sizes)
+            assert all(torch.equal(moved[key], expected) for key, expected in outputs.items()), name
 
 
 # Triton, by its interpreter
