@@ -36,7 +36,7 @@ def comparison(losses: Losses, jitters: Losses | None = None, tokens: int = 5000
             {
                 "method": method,
                 "recipe": asdict(recipes[method]),
-                "tuned": None,
+                "tuned": [],
                 "steps_at_equal_seconds": None,
                 "milliseconds": 10.0,
                 "spread": 1.0,

@@ -24,7 +24,7 @@ from gomhc.lab.cli.terminal import table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
-from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
+from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
 from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
 from gomhc.lab.comparison.words import findings
@@ -55,7 +55,7 @@ def compare(
     out: Path = Path("comparison"),
     records: Path | None = None,
     jobs: int | None = None,
-    tune: str | None = None,
+    tune: tuple[str, ...] = (),
     tuning_seeds: int = 1,
     tuning_steps: int | None = None,
     equal_seconds: bool = False,
@@ -80,14 +80,15 @@ def compare(
         records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
         jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
         tune: Try values of an option first, with separate seeds, and compare each method at its best value:
-            learning_rate=1e-3,2e-3,4e-3
+            learning_rate=1e-3,2e-3,4e-3. Several options are tuned one after the other. Options of streams, such as
+            coefficient_learning_rate, are not tuned for plain networks.
         tuning_seeds: Number of seeds for tuning.
         tuning_steps: Number of steps of a run for tuning; by default --steps.
         equal_seconds: Also train each method for the time that the first method takes; without it, the difference at
             equal seconds comes from learning curves that are cut short.
         plan: Time a few steps of each method, say how long the comparison takes, and exit.
     """
-    recipes, tuning, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
+    recipes, tunings, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
     text = corpora.find(recipe.corpus)
     data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
@@ -98,10 +99,10 @@ def compare(
         comparison = _Comparison(execution, out, Records(records or out / "records"), jobs, corpus, costs)
         numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
-            comparison.tell_plan(recipes, numbers, tuning, equal_seconds)
+            comparison.tell_plan(recipes, numbers, tunings, equal_seconds)
             return
         try:
-            compared = comparison.compare(recipes, numbers, tuning, equal_seconds)
+            compared = comparison.compare(recipes, numbers, tunings, equal_seconds)
         except Stopped:
             sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
         if processes.is_main:
@@ -136,19 +137,23 @@ class _Comparison:
             _say(f"damaged record: {problem}; running it again")
 
     def compare(
-        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool
     ) -> Result:
         """Tune, run everything that has no record yet, and return the result."""
-        data, tuned = self.corpus.tokens, dict[str, Mapping[object, float]]()
-        if tuning is not None:
+        data, recipes = self.corpus.tokens, dict(recipes)
+        tuned: dict[str, list[Tried]] = {method: [] for method in recipes}
+        for tuning in tunings:
             self.run(tuning.tasks(recipes, data))
-            tuned = {method: tuning.losses(recipe, data, self.records) for method, recipe in recipes.items()}
-            recipes = {method: tuning.applied(recipe, best(tuned[method])) for method, recipe in recipes.items()}
+            for method, recipe in recipes.items():
+                if tuning.applies(recipe):
+                    tried = Tried(tuning, tuning.losses(recipe, data, self.records))
+                    tuned[method].append(tried)
+                    recipes[method] = tuning.applied(recipe, tried.best)
         self.run(comparison_tasks(recipes, seeds, data))
         timed = at_equal_seconds(recipes, self.costs) if equal_seconds else None
         if timed is not None:
             self.run(comparison_tasks(timed, seeds, data))
-        return result(recipes, seeds, self.corpus, self.records, self.costs, tuned, tuning, timed)
+        return result(recipes, seeds, self.corpus, self.records, self.costs, tuned, timed)
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run the tasks that have no record yet."""
@@ -190,12 +195,12 @@ class _Comparison:
         return (self.out / ".stop").exists()
 
     def tell_plan(
-        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tuning: Tuning | None, equal_seconds: bool
+        self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool
     ) -> None:
         """Print how many runs there are, and how long they take."""
         if not _is_main():
             return
-        tasks = [] if tuning is None else tuning.tasks(recipes, self.corpus.tokens)
+        tasks = [task for tuning in tunings for task in tuning.tasks(recipes, self.corpus.tokens)]
         tasks += comparison_tasks(recipes, seeds, self.corpus.tokens)
         if equal_seconds:
             tasks += comparison_tasks(at_equal_seconds(recipes, self.costs), seeds, self.corpus.tokens)
@@ -223,10 +228,10 @@ def _checked(
     execution: Execution,
     seeds: int,
     jobs: int | None,
-    tune: str | None,
+    tune: Sequence[str],
     tuning_seeds: int,
     tuning_steps: int | None,
-) -> tuple[dict[str, Recipe], Tuning | None, int]:
+) -> tuple[dict[str, Recipe], list[Tuning], int]:
     """Check the options, and return what they mean."""
     if recipe.mixing != BASE.mixing:
         raise ValueError("mixing must be given as METHOD, as in gomhc compare none go; drop --mixing")
@@ -239,8 +244,11 @@ def _checked(
     require_whole("jobs", jobs, 1, MOST_JOBS)
     jobs = jobs if int(os.environ.get("WORLD_SIZE", 1)) == 1 else 1
     recipes = recipes_of(methods, recipe)
-    tuning = None if tune is None else Tuning.parse(tune, recipe, tuning_seeds, tuning_steps)
-    return recipes, tuning, jobs
+    tunings = [Tuning.parse(text, recipe, tuning_seeds, tuning_steps) for text in tune]
+    options = [tuning.option for tuning in tunings]
+    if twice := [option for index, option in enumerate(options) if option in options[:index]]:
+        raise ValueError(f"every option is tuned once, with all its values; got {twice[0]} twice")
+    return recipes, tunings, jobs
 
 
 def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, StepCost]:

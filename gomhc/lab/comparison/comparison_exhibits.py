@@ -141,22 +141,25 @@ def streams_table(result: Result) -> Table:
     )
 
 
-def tuning_table(result: Result) -> Table | None:
-    """Losses of the values that were tried, or None if nothing was tuned."""
-    tuned = [
-        (short_names(result)[method["method"]], method["tuned"]) for method in result["methods"] if method["tuned"]
-    ]
-    if not tuned:
-        return None
-    option, values = tuned[0][1]["option"], tuned[0][1]["values"]
+def tuning_tables(result: Result) -> list[Table]:
+    """Losses of the values that were tried, a table for each option."""
+    names, tried = short_names(result), dict[str, list[tuple[str, Mapping[str, Any]]]]()
+    for method in result["methods"]:
+        for one in method["tuned"]:
+            tried.setdefault(one["option"], []).append((names[method["method"]], one))
+    return [_tuning_table(option, methods) for option, methods in tried.items()]
+
+
+def _tuning_table(option: str, tuned: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    first = tuned[0][1]
     rows: list[Sequence[Cell]] = [
         (name, *(_tried(loss) for loss in one["losses"]), Value(str(one["best"]))) for name, one in tuned
     ]
     return Table(
-        header=("method", *(f"{option} {value}" for value in values), "best"),
+        header=("method", *(f"{option} {value}" for value in first["values"]), "best"),
         rows=rows,
-        caption=f"Validation loss of each value after {tuned[0][1]['steps']:,} steps, with seeds that the comparison "
-        f"does not use ({len(tuned[0][1]['seeds'])}).",
+        caption=f"Validation loss of each value after {first['steps']:,} steps, with seeds that the comparison "
+        f"does not use ({len(first['seeds'])}).",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_whole
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import options_of
@@ -18,6 +19,16 @@ from gomhc.lab.training.recipe import Recipe
 
 TUNING_SEED = 10_000
 """Seeds for tuning start at the comparison's first seed plus this."""
+OF_STREAMS = (
+    "num_streams",
+    "start",
+    "total_leak",
+    "initial_scale",
+    "dynamic",
+    "readout",
+    "coefficient_learning_rate",
+)
+"""Options that make no difference to a plain network."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +55,17 @@ class Tuning:
         first = base.seed + TUNING_SEED
         return cls(option, tried, tuple(range(first, first + num_seeds)), steps or base.steps)
 
+    def applies(self, recipe: Recipe) -> bool:
+        """Return whether the option can make a difference to a method."""
+        return self.option not in OF_STREAMS or recipe.mixing.partition(":")[0] != NO_MIXING
+
     def tasks(self, recipes: Mapping[str, Recipe], data: str) -> list[Task]:
         """Return the runs of all methods, values and seeds."""
         return [
             Task(method, self._recipe(recipe, value, seed), data)
             for seed in self.seeds
             for method, recipe in recipes.items()
+            if self.applies(recipe)
             for value in self.values
         ]
 
@@ -72,9 +88,17 @@ class Tuning:
         return replace(self.applied(recipe, value), seed=seed, steps=self.steps, evaluate_every=every)
 
 
-def best(losses: Mapping[object, float]) -> object:
-    """Return the value with the lowest loss, the first of equals."""
-    return min(losses, key=lambda value: losses[value])
+@dataclass(frozen=True)
+class Tried:
+    """What tuning found for a method: the mean last validation loss of each value."""
+
+    tuning: Tuning
+    losses: Mapping[object, float]
+
+    @property
+    def best(self) -> object:
+        """The value with the lowest loss, the first of equals."""
+        return min(self.losses, key=lambda value: self.losses[value])
 
 
 def comparison_tasks(recipes: Mapping[str, Recipe], seeds: Sequence[int], data: str) -> list[Task]:

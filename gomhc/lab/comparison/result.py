@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gomhc.lab.comparison.costs import StepCost
-from gomhc.lab.comparison.plan import Tuning, best, comparison_tasks, last_loss
+from gomhc.lab.comparison.plan import Tried, comparison_tasks, last_loss
 from gomhc.lab.comparison.runs import Records
 from gomhc.lab.results.record import Record, finite
 from gomhc.lab.training.recipe import Recipe
@@ -39,8 +39,7 @@ def result(
     corpus: TrainingText,
     records: Records,
     costs: Mapping[str, StepCost],
-    tuned: Mapping[str, Mapping[object, float]],
-    tuning: Tuning | None,
+    tuned: Mapping[str, Sequence[Tried]],
     equal_seconds: Mapping[str, Recipe] | None,
 ) -> Result:
     """Summarize the records of all runs; `equal_seconds` are the recipes of the runs at equal seconds, if there are."""
@@ -64,7 +63,7 @@ def result(
                 {
                     "method": method,
                     "recipe": _options(recipe),
-                    "tuned": None if tuning is None else _tuned(tuning, tuned[method]),
+                    "tuned": [_tuned(tried) for tried in tuned[method]],
                     "steps_at_equal_seconds": equal_seconds[method].steps if equal_seconds else None,
                     **vars(costs[method]),
                     "time": costs[method].milliseconds / costs[next(iter(recipes))].milliseconds,
@@ -138,14 +137,14 @@ def _options(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in asdict(recipe).items() if name not in ("corpus", "seed")}
 
 
-def _tuned(tuning: Tuning, losses: Mapping[object, float]) -> dict[str, Any]:
+def _tuned(tried: Tried) -> dict[str, Any]:
     return {
-        "option": tuning.option,
-        "values": list(losses),
-        "losses": list(losses.values()),
-        "best": best(losses),
-        "seeds": list(tuning.seeds),
-        "steps": tuning.steps,
+        "option": tried.tuning.option,
+        "values": list(tried.losses),
+        "losses": list(tried.losses.values()),
+        "best": tried.best,
+        "seeds": list(tried.tuning.seeds),
+        "steps": tried.tuning.steps,
     }
 
 

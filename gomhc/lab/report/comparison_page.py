@@ -16,7 +16,7 @@ def comparison_page(result: Result) -> Page:
         f"{result['tokens']:,} tokens of {result['corpus']['name']}. Methods of a seed start from the same weights, as "
         "far as their shapes agree, and see the same batches. none is the plain residual network.",
     )
-    tuning = exhibits.tuning_table(result)
+    tuning = exhibits.tuning_tables(result)
     sections = (
         Section(title="Loss", anchor="loss", paragraphs=findings(result), exhibits=[exhibits.loss_table(result)]),
         Section(title="Learning curves", anchor="curves", exhibits=[exhibits.curves_plot(result)]),
@@ -27,7 +27,7 @@ def comparison_page(result: Result) -> Page:
         ),
         Section(title="Cost", anchor="cost", exhibits=[exhibits.cost_table(result)]),
         Section(title="Streams", anchor="streams", exhibits=[exhibits.streams_table(result)]),
-        *([Section(title="Tuning", anchor="tuning", exhibits=[tuning])] if tuning else []),
+        *([Section(title="Tuning", anchor="tuning", exhibits=tuning)] if tuning else []),
         Section(title="Seeds and settings", anchor="settings", exhibits=_settings(result)),
     )
     return Page(

@@ -52,7 +52,8 @@ def load(out: Path) -> Any:
     return json.loads((out / "compare.json").read_text())
 
 
-FULL = ("--seeds", "2", "--steps", "20", "--jobs", "2", "--tune", "learning_rate=1e-3,2e-3", "--tuning-steps", "5")
+TUNE = ("--tune", "learning_rate=1e-3,2e-3", "coefficient_learning_rate=None,1e-4", "--tuning-steps", "5")
+FULL = ("--seeds", "2", "--steps", "20", "--jobs", "2", *TUNE)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,17 @@ def test_json_has_the_paired_differences_to_the_first_method(out: Path) -> None:
     assert all(method["jitter"] == pytest.approx(sum(method["jitters"]) / 2) for method in compared["methods"])
     losses = {method["method"]: method["losses"] for method in compared["methods"]}
     assert compared["differences"][0]["seeds"] == [a - b for a, b in zip(*map(losses.get, METHODS[1::-1]), strict=True)]
+
+
+def test_each_method_is_compared_at_its_best_values(out: Path) -> None:
+    for method in load(out)["methods"]:
+        options = [tried["option"] for tried in method["tuned"]]
+        assert (
+            options == ["learning_rate", "coefficient_learning_rate"][: 1 if method["method"].startswith("none") else 2]
+        )
+        for tried in method["tuned"]:
+            assert tried["losses"][tried["values"].index(tried["best"])] == min(tried["losses"])
+            assert method["recipe"][tried["option"]] == tried["best"]
 
 
 @needs_chromium

@@ -19,7 +19,7 @@ from torch import Tensor
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
-from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, best, comparison_tasks
+from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
 from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, Task, train_one
 from gomhc.lab.comparison.words import findings
@@ -217,7 +217,7 @@ class TestResult:
             curve = curves[task.method][task.recipe.seed]
             records.add(record_of(task, curve) if isinstance(curve, list) else record_of(task, [], diverged=curve))
         steps = {method: StepCost(cost, 0.0, 1.0, 100) for method, cost in costs.items()}
-        compared = result(recipes, self.SEEDS, self.CORPUS, records, steps, {}, None, None)
+        compared = result(recipes, self.SEEDS, self.CORPUS, records, steps, {method: [] for method in recipes}, None)
         return json.loads(json.dumps(compared, allow_nan=False))
 
     def curves(self) -> dict[str, Any]:
@@ -285,7 +285,13 @@ class TestPlan:
             records.add(record_of(task, [3.0, loss]) if loss else record_of(task, [], diverged="nan"))
         found = tuning.losses(Recipe(), "data", records)
         assert found == {1e-3: 1.5, 2e-3: 1.45, 4e-3: math.inf}
-        assert best(found) == 2e-3
+        assert Tried(tuning, found).best == 2e-3
+
+    def test_options_of_streams_are_not_tuned_for_plain_networks(self) -> None:
+        recipes = recipes_of(("none", "none:as-wide", "go"), Recipe())
+        tuning = Tuning.parse("coefficient_learning_rate=None,1e-3", Recipe(), 1, None)
+        tasks = tuning.tasks(recipes, "data")
+        assert [(task.method, task.recipe.coefficient_learning_rate) for task in tasks] == [("go", None), ("go", 1e-3)]
 
     @pytest.mark.parametrize("text", ["learning_rate", "learning_rate=1e-3", "learning_rate=1e-3,1e-3", "seed=1,2"])
     def test_mistakes_in_tune_are_told(self, text: str) -> None:
