@@ -1,4 +1,4 @@
-"""What stage 1 has chosen, by the rules of plan.md, as assignments for run.sh: learning rates and start."""
+"""Print what stage 1 has chosen, by the rules of plan.md, as assignments for run.sh: learning rates and start."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ def main() -> None:
     best = min(starts, key=lambda start: starts[start]["loss"])
     start = FAVOURITE if starts[FAVOURITE]["loss"] - starts[best]["loss"] <= NEAR else best
     identity = next(method for method in methods.values() if method["recipe"]["mixing"] == "identity")
-    print(f"plain=learning_rate={rate(methods['none'])}")
-    print(f"identity=start={start},learning_rate={rate(identity)}")
-    print(f"streams=start={start},learning_rate={rate(starts[start])}")
+    print(f"plain={rates(methods['none'])}")
+    print(f"identity=start={start},{rates(identity)}")
+    print(f"streams=start={start},{rates(starts[start])}")
 
 
-def rate(method: dict[str, Any]) -> float:
-    """Return the best learning rate of a method; one at the end of its range needs a wider range."""
-    tuned = method["tuned"]
-    if tuned["best"] in (min(tuned["values"]), max(tuned["values"])):
-        sys.exit(f"{method['method']} is best at {tuned['best']}, the end of the range of rates; extend it in run.sh")
-    return tuned["best"]
+def rates(method: dict[str, Any]) -> str:
+    """Return the best rates of a method as options; one at the end of its range needs a wider range."""
+    for tried in method["tuned"]:
+        numbers = [value for value in tried["values"] if value is not None]
+        if tried["best"] in (min(numbers), max(numbers)):
+            sys.exit(f"{method['method']} is best at {tried['option']}={tried['best']}, the end of its range in run.sh")
+    return ",".join(f"{tried['option']}={tried['best']}" for tried in method["tuned"])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ for stage in $stages; do
     fi
     case $stage in
     1) compare stage-1 none identity@start=equal-streams go@start=equal-streams go@start=mean-stream --seeds 2 \
-        --tune learning_rate=3e-3,6e-3,1.2e-2 --tuning-steps 500 ;;
+        --tune learning_rate=3e-3,6e-3,1.2e-2 coefficient_learning_rate=None,2e-4,6e-4,2e-3 --tuning-steps 500 ;;
     2) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
     2b) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
     3) compare stage-3 "none@$plain" "go@$streams" "go:expressivity=1@$streams" "unconstrained@$streams" \
@@ -31,7 +31,7 @@ for stage in $stages; do
         "identity@$identity,num_streams=8" "go@$streams,num_streams=8" "go:expressivity=1@$streams,num_streams=8" \
         "kronecker@$streams,num_streams=8" "go@$streams,readout=learned" "identity@$identity,readout=learned" \
         "go@$streams,initial_scale=0.1" "go@$streams,dynamic=False" "go@$streams,total_leak=0.1" \
-        "go@$streams,coefficient_learning_rate=1e-3" "go@$streams,coefficient_learning_rate=9e-3" \
+        "go@$streams,coefficient_learning_rate=None" "identity@$identity,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
