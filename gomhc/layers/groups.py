@@ -1,4 +1,4 @@
-"""Groups of parameters for an optimizer: which decay, and which do not."""
+"""Groups of parameters for an optimizer: which decay, and which learn at a rate of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 from torch import nn
 from torch.nn.utils import parametrize
 
+from gomhc.checks import require_number
 from gomhc.layers.coefficients import Coefficients
 from gomhc.layers.expand_readout import LearnedReadout
 from gomhc.layers.frac_connection import FracConnection
 from gomhc.layers.from_logits import FromLogits
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, weight_decay: float, coefficient_learning_rate: float | None = None
+) -> list[dict[str, Any]]:
     """Divide the parameters for an optimizer: matrices decay; biases, norms and static coefficients do not.
 
     Decay would pull the logits of a mixing matrix to zero, which for go-mHC is the identity, where nothing learns.
@@ -22,15 +25,22 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     Args:
         model: any module.
         weight_decay: weight decay of the matrices.
+        coefficient_learning_rate: learning rate of what makes the coefficients (read, write and mix) of the
+            hyper-connections, which then get groups of their own; by default that of all other weights. When a network
+            is trained from scratch with AdamW, a tenth of the others' rate is a good choice.
 
     Returns:
-        Two groups, those that decay first.
+        Two groups, the one that decays first; with `coefficient_learning_rate` each without its coefficients, then the
+        coefficients that decay and those that do not.
 
     Example::
 
         >>> connection = gomhc.HyperConnection(nn.Linear(8, 8), dim=8)
-        >>> optimizer = torch.optim.AdamW(gomhc.parameter_groups(connection, weight_decay=0.1))
+        >>> groups = gomhc.parameter_groups(connection, weight_decay=0.1, coefficient_learning_rate=1e-4)
+        >>> optimizer = torch.optim.AdamW(groups, lr=1e-3)
     """
+    if coefficient_learning_rate is not None:
+        require_number("coefficient_learning_rate", coefficient_learning_rate, least=0)
     static = set()
     for module in model.modules():
         if isinstance(module, Coefficients | LearnedReadout | FracConnection):
@@ -41,4 +51,18 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     decaying = [parameter for parameter in parameters if parameter.dim() >= 2 and id(parameter) not in static]
     chosen = {id(parameter) for parameter in decaying}
     others = [parameter for parameter in parameters if id(parameter) not in chosen]
-    return [{"params": decaying, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [{"params": decaying, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    if coefficient_learning_rate is None:
+        return groups
+    coefficients = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Coefficients | FracConnection)
+        for parameter in module.parameters(recurse=False)
+    }
+
+    def part(group: dict[str, Any], own: bool, **rate: float) -> dict[str, Any]:
+        return group | {"params": [weight for weight in group["params"] if (id(weight) in coefficients) == own]} | rate
+
+    own_groups = [part(group, True, lr=coefficient_learning_rate) for group in groups]
+    return [part(group, False) for group in groups] + [group for group in own_groups if group["params"]]

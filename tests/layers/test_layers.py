@@ -372,6 +372,27 @@ def test_static_coefficients_do_not_decay():
     torch.optim.AdamW([decaying, others])
 
 
+def test_coefficients_can_learn_at_a_rate_of_their_own():
+    model = nn.Sequential(
+        HyperConnection(branch(), C, Orthostochastic(num_streams=D)),
+        gomhc.FracConnection(branch(), C, 2),
+        nn.Linear(C, C),
+    )
+    groups = parameter_groups(model, 0.1, coefficient_learning_rate=1e-4)
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    rates = {names[id(parameter)]: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+    slow = {"0.coefficients.weight", "0.coefficients.bias", "0.coefficients.scale"}
+    slow |= {name for name in rates if name.startswith("1.") and "branch" not in name}
+    assert rates == {name: 1e-4 if name in slow else 1e-3 for name in names.values()}
+    decays = {names[id(parameter)]: group["weight_decay"] for group in groups for parameter in group["params"]}
+    plain = parameter_groups(model, 0.1)
+    assert decays == {names[id(parameter)]: group["weight_decay"] for group in plain for parameter in group["params"]}
+    assert len(parameter_groups(nn.Linear(C, C), 0.1, 1e-4)) == 2
+    with pytest.raises(ValueError, match="coefficient_learning_rate"):
+        parameter_groups(model, 0.1, -1.0)
+
+
 def test_state_dict_round_trip_and_deepcopy():
     connection, other = (scrambled(HyperConnection(branch(), C, Permutations(num_streams=D))) for _ in range(2))
     streams = torch.randn(3, D, C)

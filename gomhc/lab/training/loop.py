@@ -31,7 +31,7 @@ from gomhc.lab.training.history import History, Metrics, require_no_links
 from gomhc.lab.training.recipe import Recipe
 from gomhc.lab.training.sampling import stream_text
 from gomhc.lab.training.signals import stop_on_signals
-from gomhc.layers import Coefficients, parameter_groups
+from gomhc.layers import parameter_groups
 from gomhc.models import GPT, GPTConfig
 from gomhc.statistics.curves import gradient_jitter
 
@@ -186,7 +186,8 @@ class Trainer:
         self.gpt = GPT(config, generator).to(world.device)
         self.model = distributed.distribute(self.gpt, self.gpt.blocks, world, execution.parallel)
         self.forward: Any = torch.compile(self.model) if execution.compile else self.model
-        groups, self.rate_ratios = _groups(self.gpt, recipe)
+        groups = parameter_groups(self.gpt, recipe.weight_decay, recipe.coefficient_learning_rate)
+        self.rate_ratios = [recipe.coefficient_rate_ratio if "lr" in group else 1.0 for group in groups]
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=BETAS)
         self.step = 0
         if last is not None:
@@ -354,29 +355,6 @@ class Trainer:
     def _loss(self, tokens: Tensor, targets: Tensor) -> float:
         device = self.world.device
         return self.gpt(tokens.to(device), targets.to(device))[1].item()
-
-
-def _groups(model: GPT, recipe: Recipe) -> tuple[list[dict[str, Any]], list[float]]:
-    """Return groups of parameters for the optimizer, and the multiple of the learning rate of each.
-
-    A rate of their own puts the coefficients in groups of their own.
-    """
-    groups = parameter_groups(model, recipe.weight_decay)
-    if recipe.coefficient_learning_rate is None:
-        return groups, [1.0] * len(groups)
-    coefficients = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, Coefficients)
-        for parameter in module.parameters()
-    }
-    divided = [
-        ({**group, "params": [weight for weight in group["params"] if (id(weight) in coefficients) == own]}, own)
-        for group in groups
-        for own in (False, True)
-    ]
-    kept = [(group, own) for group, own in divided if group["params"]]
-    return [group for group, _ in kept], [recipe.coefficient_rate_ratio if own else 1.0 for _, own in kept]
 
 
 def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
