@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gomhc.lab.comparison import study
-from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
 from gomhc.lab.comparison.words import agreement, difference_of, interval, short_names, signed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -27,6 +27,7 @@ sys.path.insert(0, str(FOLDER.parent / "docs"))
 
 from places import fill  # noqa: E402
 
+GO = "go"
 ANSWER = "stage-2"
 """The stage of the study of streams that answers its question; the others explore."""
 STAGES = {
@@ -41,7 +42,19 @@ IN_PROGRESS = "The study is in progress: its plan is committed in `studies/{}/`,
 def streams(studies: Path = FOLDER) -> str:
     """The stage that answers whether streams make a language model better."""
     stages = study.stages("streams", studies)
-    return comparison(stages[ANSWER]) if ANSWER in stages else IN_PROGRESS.format("streams")
+    if ANSWER not in stages:
+        return IN_PROGRESS.format("streams")
+    return f"{comparison(stages[ANSWER])}{_against_controls(stages[ANSWER])}"
+
+
+def _against_controls(result: Result) -> str:
+    """How go-mHC does against the other methods than the reference, in a sentence."""
+    methods = {name: method for method, name in short_names(result).items()}
+    controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
+    if GO not in methods or not controls:
+        return ""
+    told = [f"`{name}` {interval(difference_between(result, methods[GO], methods[name]))}" for name in controls]
+    return f" The difference of `{GO}` to {', to '.join(told)}."
 
 
 def streams_stages(studies: Path = FOLDER) -> str:
@@ -53,9 +66,13 @@ def streams_stages(studies: Path = FOLDER) -> str:
 
 
 def comparison(result: Result) -> str:
-    """Losses, differences to the plain network and times, a row a method."""
-    head = "| method | validation loss | difference | seeds | time of a step | difference at equal seconds |"
-    rows = [head, "|---|---|---|---|---|---|"]
+    """Losses, differences to the plain network and times, a row a method.
+
+    Curves that are cut short say little about equal time, so it has a column only where there are runs for it.
+    """
+    timed = result["equal_seconds"] != CUT_SHORT
+    head = ("method", "validation loss", "difference", "seeds", "time of a step", "difference at equal seconds")
+    rows = [_row(*head[: 5 + timed]), _row(*["---"] * (5 + timed))]
     names = short_names(result)
     for method in result["methods"]:
         tokens = difference_of(result, method["method"])
@@ -69,13 +86,17 @@ def comparison(result: Result) -> str:
             f"{method['time']:.2f}×",
             interval(seconds),
         )
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(_row(*cells[: 5 + timed]))
     caption = (
         f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {result['corpus']['name']}, mean of "
         f"{len(result['seeds'])} seeds. Differences to `{names[result['reference']]}` are paired by seed, with the "
-        f"95 % interval of Student's t; below zero is better. Equal seconds: {result['equal_seconds']}."
+        f"95 % interval of Student's t; below zero is better."
     )
-    return "\n".join([*rows, "", caption])
+    return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def smollm2(studies: Path = FOLDER) -> str:

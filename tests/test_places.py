@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import scipy.stats
 from site_modules import script, site_module
 
-from gomhc.lab.comparison.result import FORMAT
+from gomhc.lab.comparison.result import CUT_SHORT, FORMAT
 from gomhc.lab.experiments.catalogue import all_experiments
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +62,7 @@ def difference(method: str, mean: float) -> dict:
     }
 
 
-def compared(tmp_path: Path, stage: str, *methods: str) -> Path:
+def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT_SHORT) -> Path:
     """A folder of studies with a result in which the methods differ by 0.01 from the first."""
     folder = tmp_path / "streams" / stage
     folder.mkdir(parents=True)
@@ -71,7 +72,7 @@ def compared(tmp_path: Path, stage: str, *methods: str) -> Path:
         "seeds": [0, 1, 2],
         "corpus": {"name": "stories.txt"},
         "tokens": 4_096_000,
-        "equal_seconds": "learning curves cut short",
+        "equal_seconds": equal_seconds,
         "methods": [{"method": method, "loss": 1.5, "time": 1 + index / 4} for index, method in enumerate(methods)],
         "differences": [difference(method, -0.01) for method in methods[1:]],
         "differences_at_equal_seconds": [difference(method, 0.002) for method in methods[1:]],
@@ -81,7 +82,8 @@ def compared(tmp_path: Path, stage: str, *methods: str) -> Path:
 
 
 def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> None:
-    studies = compared(tmp_path, "stage-2", "none@learning_rate=0.006", "go@start=equal-streams")
+    methods = ("none@learning_rate=0.006", "go@start=equal-streams")
+    studies = compared(tmp_path, "stage-2", *methods, equal_seconds="complete runs")
     lines = write_results.streams(studies).splitlines()
     assert lines[2] == "| `none` | 1.5000 |  |  | 1.00× |  |"
     assert lines[3] == (
@@ -89,7 +91,26 @@ def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> N
         "| +0.0020 (+0.0010 to +0.0030) |"
     )
     assert "4.1 M tokens of stories.txt" in lines[-1]
+    assert lines[-1].endswith("Equal seconds: complete runs.")
     assert write_results.streams_stages(studies) == write_results.IN_PROGRESS.format("streams")
+
+
+def test_curves_that_are_cut_short_do_not_stand_for_equal_seconds(tmp_path: Path) -> None:
+    text = write_results.streams(compared(tmp_path, "stage-2", "none", "go"))
+    assert "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | lower in 2 of 2 seeds | 1.25× |\n" in text
+    assert "seconds" not in text
+
+
+def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-2", "none", "identity", "go")
+    file = studies / "streams" / "stage-2" / "compare.json"
+    result = json.loads(file.read_text())
+    for one, seeds in zip(result["differences"], ([0.1, 0.2, 0.3], [0.11, 0.22, 0.33]), strict=True):
+        one["seeds"] = seeds
+    file.write_text(json.dumps(result))
+    oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
+    expected = f"to `identity` +0.0200 ({oracle.low:+.4f} to {oracle.high:+.4f})".replace("-", "−")
+    assert write_results.streams(studies).endswith(f"The difference of `go` {expected}.")
 
 
 def test_methods_that_differ_in_options_keep_them(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from gomhc.statistics import mean_and_error, paired_bootstrap, paired_t
 Result = dict[str, Any]
 """Content of compare.json."""
 FORMAT = "gomhc comparison 1"
+CUT_SHORT = "learning curves cut short"
+"""Where the losses at equal seconds come from, unless methods were trained for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ def result(
             "tokens": base.steps * base.tokens_per_step,
             "differences": _differences(_last_losses(found)),
             "differences_at_equal_seconds": _differences(at_seconds),
-            "equal_seconds": "complete runs of fewer or more steps" if timed else "learning curves cut short",
+            "equal_seconds": "complete runs of fewer or more steps" if timed else CUT_SHORT,
             "methods": [
                 {
                     "method": method,
@@ -108,14 +110,24 @@ def _losses_when_first_ends(
     return {method: [loss(method, record) for record in group] for method, group in found.items()}
 
 
+def difference_between(result: Result, method: str, reference: str, which: str = "differences") -> dict[str, Any]:
+    """Return the paired difference of any two methods of a result, from their differences to its reference."""
+    to_reference = {one["method"]: one["seeds"] for one in result[which]}
+    to_reference[result["reference"]] = [0.0] * len(result["seeds"])
+    first, second = (np.array(to_reference[name], float) for name in (method, reference))  # None becomes nan
+    return finite(_difference(method, reference, first, second))
+
+
 def _differences(losses: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     reference = next(iter(losses))
     return [
-        _difference(method, reference, losses[method], losses[reference]) for method in losses if method != reference
+        _difference(method, reference, np.array(losses[method]), np.array(losses[reference]))
+        for method in losses
+        if method != reference
     ]
 
 
-def _difference(method: str, reference: str, first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+def _difference(method: str, reference: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
     """Return the paired difference; a seed in which a run diverged has none."""
     with np.errstate(invalid="ignore"):
         each = np.where(np.isfinite(first) & np.isfinite(second), np.subtract(first, second), np.nan)
