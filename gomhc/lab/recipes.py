@@ -8,12 +8,20 @@ from gomhc.lab.training.recipe import Recipe
 
 
 def stories_tiny() -> Recipe:
-    """Our own stories, by characters: a small model, two to three minutes on two cores."""
-    return Recipe(steps=800, learning_rate=2e-3, warmup_steps=50, evaluate_every=200, save_every=200, sample_tokens=400)
+    """A small model on generated stories, character by character; two to three minutes on two cores."""
+    return Recipe(
+        steps=800,
+        learning_rate=2e-3,
+        coefficient_learning_rate=2e-4,
+        warmup_steps=50,
+        evaluate_every=200,
+        save_every=200,
+        sample_tokens=400,
+    )
 
 
 def shakespeare_char() -> Recipe:
-    """Tiny Shakespeare by characters, at the size of nanoGPT's example (a download)."""
+    """Tiny Shakespeare, character by character, with the sizes of nanoGPT's example; downloads the text."""
     return Recipe(
         corpus="shakespeare",
         num_layers=6,
@@ -32,7 +40,7 @@ def shakespeare_char() -> Recipe:
 
 
 def tinystories_30m() -> Recipe:
-    """The paper's language model with its hyperparameters (app. G.1); a download, and a GPU (a day or more without)."""
+    """The paper's language model and hyperparameters (app. G.1); downloads the text; a day or more without a GPU."""
     return Recipe(
         corpus="tinystories",
         tokenizer="gpt2",
@@ -44,6 +52,7 @@ def tinystories_30m() -> Recipe:
         steps=20_000,
         batch_size=32,
         accumulation=4,
+        coefficient_learning_rate=None,
         warmup_steps=500,
         precision="bfloat16",
         evaluate_every=500,

@@ -12,7 +12,8 @@ compare() { # STAGE METHOD... [OPTION...]
     shift
     gomhc compare "$@" --corpus "$corpus" --out "$here/$stage" --records "$here/records" ${JOBS:+--jobs "$JOBS"} \
         --num-layers 6 --num-heads 4 --num-channels 96 --context-length 128 --batch-size 16 --steps 2000 \
-        --warmup-steps 100 --evaluate-every 250 --evaluation-windows 256 --save-every 50 --learning-rate 3e-3 $EXTRA
+        --warmup-steps 100 --evaluate-every 250 --evaluation-windows 256 --save-every 50 --learning-rate 3e-3 \
+        --coefficient-learning-rate None $EXTRA
 }
 
 for stage in $stages; do

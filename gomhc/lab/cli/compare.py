@@ -80,8 +80,8 @@ def compare(
         records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
         jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
         tune: Try values of an option first, with separate seeds, and compare each method at its best value:
-            learning_rate=1e-3,2e-3,4e-3. Several options are tuned one after the other. Options of streams, such as
-            coefficient_learning_rate, are not tuned for plain networks.
+            learning_rate=1e-3,2e-3,4e-3. Several options are tuned one after the other. Options of
+            the coefficients, such as coefficient_learning_rate, are not tuned for plain networks.
         tuning_seeds: Number of seeds for tuning.
         tuning_steps: Number of steps of a run for tuning; by default --steps.
         equal_seconds: Also train each method for the time that the first method takes; without it, the difference at

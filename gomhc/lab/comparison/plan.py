@@ -9,26 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_whole
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import options_of
-from gomhc.lab.comparison.runs import Records, Task
+from gomhc.lab.comparison.runs import OF_COEFFICIENTS, Records, Task
 from gomhc.lab.results.record import Record
 from gomhc.lab.training.recipe import Recipe
 
 TUNING_SEED = 10_000
 """Seeds for tuning start at the comparison's first seed plus this."""
-OF_STREAMS = (
-    "num_streams",
-    "start",
-    "total_leak",
-    "initial_scale",
-    "dynamic",
-    "readout",
-    "coefficient_learning_rate",
-)
-"""Options that make no difference to a plain network."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class Tuning:
 
     def applies(self, recipe: Recipe) -> bool:
         """Return whether the option can make a difference to a method."""
-        return self.option not in OF_STREAMS or recipe.mixing.partition(":")[0] != NO_MIXING
+        return self.option not in OF_COEFFICIENTS or recipe.parametrization is not None
 
     def tasks(self, recipes: Mapping[str, Recipe], data: str) -> list[Task]:
         """Return the runs of all methods, values and seeds."""

@@ -35,6 +35,13 @@ FORMAT = "comparison 1"
 """Stands in the key of a record where other experiments have the version of the code."""
 NOT_NUMERICAL = ("corpus", "sample_tokens", "save_every", "keep")
 """Fields of a recipe on which no number of a record depends, once the tokens are known."""
+OF_COEFFICIENTS: dict[str, Any] = {
+    "start": "mean-stream",
+    "total_leak": None,
+    "initial_scale": 0.01,
+    "coefficient_learning_rate": None,
+}
+"""Fields of a recipe that mean nothing to a plain network, and what its records have for them."""
 POINTS = 200
 """Points of a curve that a record keeps."""
 
@@ -52,7 +59,8 @@ class Task:
     def configuration(self) -> dict[str, Any]:
         """All that the numbers depend on, apart from the code."""
         fields = {name: value for name, value in asdict(self.recipe).items() if name not in NOT_NUMERICAL}
-        return {**fields, "data": self.data}
+        is_plain = self.recipe.parametrization is None
+        return {**fields, **(OF_COEFFICIENTS if is_plain else {}), "data": self.data}
 
     @property
     def key(self) -> str:

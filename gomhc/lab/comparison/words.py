@@ -1,4 +1,4 @@
-"""What a comparison has found, in sentences."""
+"""The findings of a comparison, in sentences."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PLAIN = {"none": "the plain network", "none:as-wide": "the plain network of the 
 
 
 def answer(result: Result) -> list[str]:
-    """Return the answer in two sentences at most: the method with the lowest loss, and who differs from the reference.
+    """Return the answer in one or two sentences: the method with the lowest loss, and how the others differ.
 
     Both are about equal tokens. A sentence for each method is in `findings`.
     """
     ended = [method for method in result["methods"] if method["loss"] is not None]
     if not ended:
-        return ["Every run diverged, so that there is nothing to compare."]
+        return ["Every run diverged, so there is nothing to compare."]
     best = min(ended, key=lambda method: method["loss"])
     after = f"the lowest validation loss after {result['tokens']:,} tokens, {best['loss']:.4f} nats per token"
     difference = difference_of(result, best["method"])
@@ -108,22 +108,26 @@ def _clause(result: Result, difference: Mapping[str, Any]) -> str:
     method, reference = (_called(result, difference[name]) for name in ("method", "reference"))
     where = side(difference)
     if where is None:
-        return f"{method} cannot be compared with {reference}: too few pairs of runs ended"
+        return f"{method} cannot be compared with {reference}: too few pairs of runs finished"
     ends = f"95 % interval {signed(difference['low'])} to {signed(difference['high'])}; {agreement(difference)}"
     if where == 0:
-        return f"no difference between {method} and {reference} is shown: {signed(difference['mean'])} ({ends})"
+        return f"no difference is shown between {method} and {reference}: {signed(difference['mean'])} ({ends})"
     return f"{method} is {abs(difference['mean']):.4f} {'below' if where < 0 else 'above'} {reference} ({ends})"
 
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
-    """Return one sentence that sorts the methods by what is shown of them."""
+    """Return one sentence that groups the methods by their difference to the reference."""
     reference, names = _called(result, result["reference"]), short_names(result)
     words = {-1: f"below {reference}", 1: f"above {reference}", 0: "not shown to differ", None: "not comparable"}
     groups = {
         text: [names[item["method"]] for item in differences if side(item) == where] for where, text in words.items()
     }
-    told = [f"{text}: {', '.join(group)}" for text, group in groups.items() if group]
-    return f"Of the others: {'; '.join(told)}."
+    told = [f"{_and(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
+    return f"Of the others, {'; '.join(told)}."
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _called(result: Result, method: str) -> str:

@@ -92,6 +92,8 @@ class LanguageModel(Run):
             recipe,
             mixing=self.method,
             num_streams=self.num_streams,
+            start="mean-stream",
+            coefficient_learning_rate=None,  # the paper has one rate for all weights
             seed=self.seed,
             steps=steps,
             evaluate_every=steps,

@@ -75,11 +75,11 @@ class Execution:
     """How a run is computed; not part of the recipe."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device: auto (CUDA if available), cpu or cuda."""
+    """Device to train on: auto (CUDA if available), cpu or cuda."""
     compile: bool = False
     """Compile the model with torch.compile."""
     parallel: Parallel = "ddp"
-    """With torchrun: each process holds the whole model (ddp), or a shard of it (fsdp)."""
+    """With torchrun, each process holds the whole model (ddp) or a shard of it (fsdp)."""
 
 
 def train(
@@ -375,7 +375,10 @@ def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
 
 def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     if recipe.batch_size % world.size != 0:
-        raise ValueError(f"batch_size={recipe.batch_size} must be a multiple of the {world.size} processes")
+        raise ValueError(
+            f"batch_size must be a multiple of the number of processes, {world.size}, got {recipe.batch_size}; "
+            f"choose another batch size or number of processes"
+        )
     made: list[Dataset] = []  # filled in the main process, which downloads and tokenizes; the others read the cache
 
     def make() -> str:
@@ -386,5 +389,8 @@ def _dataset(recipe: Recipe, world: World, last: Checkpoint | None) -> Dataset:
     data = made[0] if made else prepare(corpora.find(recipe.corpus), recipe.tokenizer)
     require_windows(data, recipe.context_length)
     if last is not None and data.fingerprint != last.data:
-        raise ValueError(f"the corpus {recipe.corpus} is not the one that this run started with; restore that one")
+        raise ValueError(
+            f"the corpus {recipe.corpus} has changed since this run started; restore the original text, or start a new "
+            f"run"
+        )
     return data

@@ -26,33 +26,34 @@ EARLIER: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that determines a run."""
+    """Model, text and optimization of a run."""
 
     mixing: str = "go"
     """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
     sinkhorn-v4, permutations, kronecker, average, transportation, projection, circulant, spectral-sphere, orthogonal,
-    rows, off-diagonal, unconstrained, a name from the literature such as mhc-lite, or a registered one; options follow
-    a colon, as in go:expressivity=1. none:as-wide=go is the plain network with as many parameters as go has, in wider
-    feed-forward networks."""
+    rows, off-diagonal, unconstrained, a name from the literature such as mhc-lite, or one that you registered. Options
+    follow a colon, as in go:expressivity=1. none:as-wide=go is the plain network with wider feed-forward networks, so
+    that it has as many parameters as go."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
     total_leak: float | None = None
-    """Share of a stream that all mixes together exchange at first; by default each mixing has its own initial leak."""
+    """Share of a stream that goes to other streams at first, over all mixes together; by default, each mix has the
+    initial leak of the mixing."""
     initial_scale: float = INITIAL_SCALE
     """How strongly the streams steer the coefficients at first."""
     dynamic: bool = True
-    """Whether each token steers its own coefficients, or all tokens share them."""
+    """Compute coefficients for each token; otherwise, all tokens share the same ones."""
     readout: Literal["mean", "sum", "learned"] = "mean"
-    """Reduction of the streams to one before the last norm."""
+    """How the streams are reduced to one before the last norm."""
 
     corpus: str = "stories"
     """Training text: stories (generated), shakespeare or tinystories (downloads), or a text file with <|endoftext|>
     after each document."""
     tokenizer: str = "character"
-    """Tokenizer: character, bpe:2048 (that many byte pairs, trained on the corpus), gpt2 (a download), or a folder with
-    GPT-2's vocab.json."""
+    """Tokenizer: character, bpe:2048 (byte pairs trained on the corpus, with a vocabulary of that size), gpt2 (a
+    download), or a folder with GPT-2's vocab.json."""
 
     num_layers: int = 4
     """Number of blocks, each with attention and a feed-forward network."""
@@ -70,17 +71,18 @@ class Recipe:
     batch_size: int = 16
     """Number of sequences in a batch, over all processes."""
     accumulation: int = 1
-    """Number of batches whose gradients are averaged for an update."""
+    """Number of batches whose gradients are averaged for each update."""
     learning_rate: float = 1e-3
     """Peak learning rate, after the warm-up."""
     final_learning_rate: float = 1e-4
     """Learning rate at the end of the cosine schedule."""
-    coefficient_learning_rate: float | None = None
-    """Peak learning rate of the coefficients (read, write and mix); by default that of all other weights."""
+    coefficient_learning_rate: float | None = 1e-4
+    """Peak learning rate of the coefficients (read, write and mix); None for that of all other weights. A tenth of that
+    is a good choice."""
     warmup_steps: int = 20
-    """Number of steps in which the learning rate rises to its peak."""
+    """Number of steps over which the learning rate rises to its peak."""
     weight_decay: float = 0.1
-    """Weight decay of matrices; biases, norms and static coefficients do not decay."""
+    """Weight decay of weight matrices; biases, norms and static coefficients do not decay."""
     clip: float = 1.0
     """Maximum norm of the gradient; larger gradients are scaled down to it."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -91,7 +93,7 @@ class Recipe:
     evaluation_windows: int = 64
     """Maximum number of validation windows in an evaluation."""
     sample_tokens: int = 200
-    """Number of tokens of the sample in an evaluation."""
+    """Number of tokens to sample at each evaluation."""
     save_every: int = 100
     """Number of steps between checkpoints."""
     keep: int = 2
@@ -127,7 +129,7 @@ class Recipe:
 
     @property
     def parametrization(self) -> Parametrization | None:
-        """What mixes the streams."""
+        """The mixing of the streams; None for a plain network."""
         plain = self.mixing == NO_MIXING or self.as_wide_as is not None
         return None if plain else as_mixing(self.mixing, self.num_streams)
 
@@ -144,7 +146,7 @@ class Recipe:
 
     @property
     def tokens_per_step(self) -> int:
-        """Number of tokens of an update."""
+        """Number of tokens in an update."""
         return self.batch_size * self.accumulation * self.context_length
 
     def gpt_config(self, vocab_size: int) -> GPTConfig:
@@ -182,7 +184,10 @@ class Recipe:
         if not isinstance(options, dict):
             raise ValueError(f"a recipe must be a dictionary, got {options!r}")
         if unknown := set(options) - {field.name for field in fields(cls)}:
-            raise ValueError(f"the recipe has fields that this version does not know: {', '.join(sorted(unknown))}")
+            raise ValueError(
+                f"the recipe has fields that this version of gomhc does not know: {', '.join(sorted(unknown))}; "
+                f"use the version that wrote it, or a newer one"
+            )
         return cls(**{**EARLIER, **options})
 
 

@@ -303,6 +303,17 @@ class TestPlan:
         timed = at_equal_seconds(recipes, {"none": StepCost(2.0, 0, 0, 1), "go": StepCost(3.0, 0, 0, 1)})
         assert {method: recipe.steps for method, recipe in timed.items()} == {"none": 100, "go": 67}
 
+    def test_plain_networks_that_differ_in_coefficients_alone_are_one_run(self) -> None:
+        for mixing in ("none", "none:as-wide=go"):
+            keys = {
+                Task(
+                    "", Recipe(mixing=mixing, start=start, coefficient_learning_rate=rate, total_leak=leak), "data"
+                ).key
+                for start, rate, leak in (("mean-stream", None, None), ("equal-streams", 1e-3, 0.1))
+            }
+            assert len(keys) == 1
+        assert Task("", Recipe(start="equal-streams"), "data").key != Task("", Recipe(start="mean-stream"), "data").key
+
     def test_costs_are_kept_for_the_same_models_and_no_others(self, tmp_path: Path) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
         costs = {method: StepCost(2.0, 0.1, 3.0, 1) for method in recipes}

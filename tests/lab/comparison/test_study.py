@@ -228,8 +228,8 @@ class TestWords:
             )
         )
         assert said[1] == (
-            "Of the others: below the plain network: identity; above the plain network: rows; not shown to differ: "
-            "circulant; not comparable: kronecker."
+            "Of the others, identity is below the plain network; rows is above the plain network; circulant is not "
+            "shown to differ; kronecker is not comparable."
         )
         assert len(said) == 2
 
