@@ -50,33 +50,34 @@ def index() -> str:
     pages = "\n".join(gomhc.PARAMETRIZATIONS)
     return f"""# Mixings
 
-A *mixing* turns free reals, the *logits*, into the matrix that mixes the streams. Wherever one is passed
-({{py:class}}`gomhc.HyperConnection`, {{py:func}}`gomhc.upcycle`, {{py:func}}`gomhc.doubly_stochastic`, `--mixing`),
-it is a value, `gomhc.Orthostochastic(num_streams=4)`, or text: a key or a name from the literature, with
-options after a colon, `"go:expressivity=3"`.
+Choose how the streams are mixed: a *mixing* turns free reals, the *logits*, into the matrix that mixes them. Functions
+and commands that take a mixing ({{py:class}}`gomhc.HyperConnection`, {{py:func}}`gomhc.upcycle`,
+{{py:func}}`gomhc.doubly_stochastic`, `--mixing`) accept a value, such as `gomhc.Orthostochastic(num_streams=4)`, or
+text: a key or a name from the literature, with options after a colon, such as `"go:expressivity=3"`.
 
-Sizes and counts are for d = 4 streams. Operators are those that torch runs forward and backward for a batch of
-matrices; on a GPU each is at least one kernel launch.
+Sizes and counts are for d = 4 streams. The column "operators" counts what torch runs forward and backward for a batch
+of matrices; on a GPU, each operator is at least one kernel launch.
 
 | key | promise | free reals | reaches all of the polytope | operators | names in the literature |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
 
-How far each is from exact, over the scale of its logits:
+The figure shows how exact each mixing is at different scales of its logits:
 
 ```{{drawing}} marginal_errors
-The worst row or column sum of 1,024 random 4 × 4 matrices in float32. Solid lines promise exactness,
-dashed ones do not.
+Largest distance of a row or column sum from one, over 1,024 random 4 × 4 matrices in float32. Methods with solid lines
+promise exactness; those with dashed lines do not.
 ```
 
-**Which one?** Start with [`go`](go.md): exact, one operator, for any number of streams. Compare it with
-[`identity`](identity.md), which does not mix at all, before you compare it with anything else.
-[`transportation`](transportation.md) has the fewest free reals of those that reach the whole polytope.
+**Which one?** Start with [`go`](go.md): it is exact, is one operator, and works for any number of streams. Before you
+compare it with anything else, compare it with [`identity`](identity.md), which does not mix at all.
+[`transportation`](transportation.md) has the fewest free reals of the mixings that reach the whole polytope.
 
-Each is a frozen dataclass, `cls(num_streams=4)`, with `num_logits`, `__call__(logits)`, `initial_logits(generator)`,
-`fit(matrix)`, `promise`, `covers_polytope` and `num_parameters(num_channels)`. A {{py:class}}`gomhc.Promise` states
-facts that the tests check for every method: nonnegative, unit rows, unit columns, to rounding or not, the largest norm,
-all singular values one. `gomhc.PARAMETRIZATIONS` maps keys to classes. [](../contributing.md) shows how to add one.
+Each mixing is a frozen dataclass, `cls(num_streams=4)`, with `num_logits`, `__call__(logits)`,
+`initial_logits(generator)`, `fit(matrix)`, `promise`, `covers_polytope` and `num_parameters(num_channels)`. A
+{{py:class}}`gomhc.Promise` states what the tests check for every mixing: whether entries are nonnegative, whether rows
+and columns sum to one, whether those sums are exact to rounding, the largest norm, and whether all singular values are
+one. `gomhc.PARAMETRIZATIONS` maps keys to classes. [](../contributing.md) shows how to add a mixing.
 
 ```{{toctree}}
 :maxdepth: 1
@@ -107,8 +108,9 @@ def page(key: str) -> str:
 {text.prose}{named}
 
 ```{{drawing}} reach {key}
-Left: eigenvalues of 4 × 4 matrices that a search reached; the triangle and the square are the hulls of the third and
-fourth roots of one, dotted is the region of all stochastic matrices. Right: its start, and matrices of random logits.
+Left: eigenvalues of 4 × 4 matrices that a search reached. The triangle and the square are the hulls of the third and
+fourth roots of one; the dotted line bounds the region of all stochastic matrices. Right: the initial matrix, and
+matrices of random logits.
 ```
 {notes}
 ## Promises
@@ -178,12 +180,12 @@ def promises(mixing: gomhc.Parametrization) -> str:
         "for all finite logits.",
         gomhc.Promise.APPROXIMATE: "**Approximate**: rows and columns sum to one up to an error that depends on the "
         "logits.",
-        gomhc.Promise.NOTHING: "**Nothing**: any matrix can come out.",
+        gomhc.Promise.NOTHING: "**Nothing**: the result can be any matrix.",
     }
     default = f"**{promise(mixing).capitalize()}**, for all finite logits."
     reach = "Every" if mixing.covers_polytope else "Not every"
     promised = said.get(mixing.promise, default)
-    return f"{promised} {reach} doubly stochastic 4 × 4 matrix is in reach, or a limit of what is."
+    return f"{promised} {reach} doubly stochastic 4 × 4 matrix can be reached, or approached in the limit."
 
 
 def errors_table(mixing: gomhc.Parametrization) -> str:
@@ -191,11 +193,11 @@ def errors_table(mixing: gomhc.Parametrization) -> str:
     promised = mixing.promise
     measured: dict[str, Callable[[Tensor], Tensor]] = {}
     if promised.unit_rows:
-        measured["worst row sum, off by"] = lambda matrices: (matrices.sum(-1) - 1).abs().max()
+        measured["largest error of a row sum"] = lambda matrices: (matrices.sum(-1) - 1).abs().max()
     if promised.unit_columns:
-        measured["worst column sum, off by"] = lambda matrices: (matrices.sum(-2) - 1).abs().max()
+        measured["largest error of a column sum"] = lambda matrices: (matrices.sum(-2) - 1).abs().max()
     if promised != gomhc.Promise.EXACT and math.isfinite(promised.norm):
-        measured["largest singular value, less one"] = lambda matrices: torch.linalg.svdvals(matrices).max() - 1
+        measured["largest singular value minus one"] = lambda matrices: torch.linalg.svdvals(matrices).max() - 1
     if not measured:
         return ""
     rows = []
@@ -207,7 +209,7 @@ def errors_table(mixing: gomhc.Parametrization) -> str:
             values = " | ".join(f"{measure(matrix).item():.0e}" for matrix in matrices)
             rows.append(f"| {name} | {str(dtype).removeprefix('torch.')} | {values} |")
     header = " | ".join(f"scale {scale:g}" for scale in LOGIT_SCALES)
-    head = f"Of {NUM_MATRICES} matrices with normal logits, d = 4:\n\n| | | {header} |"
+    head = f"Measured over {NUM_MATRICES} matrices with normal logits, d = 4:\n\n| | | {header} |"
     return "\n".join((head, "|---" * (2 + len(LOGIT_SCALES)) + "|", *rows))
 
 
@@ -254,17 +256,15 @@ class Cost(NamedTuple):
     def in_words(self) -> str:
         """As a sentence."""
         return (
-            f"for a batch of {NUM_MATRICES} matrices: {self.forward:,} of torch's operators forward, "
-            f"{self.backward:,} backward; backward keeps {self.kept:,.0f} numbers a matrix."
+            f"torch runs {self.forward:,} operator{'s' * (self.forward != 1)} forward and {self.backward:,} backward "
+            f"for a batch of {NUM_MATRICES} matrices, and keeps {self.kept:,.0f} numbers per matrix for backward."
         )
 
 
 def time_in_words(key: str) -> str:
     """The time of the map as a multiple of go's, if it was measured, and the command that measures it."""
     time = mixing_table.times().get(key)
-    measured = (
-        "" if time is None or key == "go" else f" The map takes {mixing_table.short(time)} times as long as `go`."
-    )
+    measured = "" if time is None or key == "go" else f" It takes {mixing_table.short(time)}× the time of `go`."
     return f"{measured} Time depends on the machine; measure it with `gomhc bench projection`."
 
 

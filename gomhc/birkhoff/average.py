@@ -26,14 +26,15 @@ class Average(Parametrization):
 
         w = softmax(b),    B = sum_i w_i B_i(z_i)
 
-    Logits: those of each term in turn, then the s weights. Terms that start as the identity get equal gradients and
-    stay alike: average mixings whose start is random.
+    The logits are those of each term in turn, then the s weights. Terms that start as the identity get equal gradients
+    and stay equal, so use a term whose start is random.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
-        num_terms: how many matrices are averaged (s).
-        term: what each of them is, a value or text; by default :class:`gomhc.Orthostochastic` with expressivity 1.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
+        num_terms: number of matrices that are averaged (s).
+        term: parametrization of each matrix, a value or text; by default :class:`gomhc.Orthostochastic` with
+            expressivity 1.
 
     Shape:
         - logits: (*batch, p) with p = s (logits of a term + 1)
@@ -52,7 +53,8 @@ class Average(Parametrization):
     """Number of matrices that are averaged (s)."""
 
     term: Parametrization | str | None = None
-    """What each of them is, a value or text; by default Orthostochastic with expressivity 1, as in the paper."""
+    """Parametrization of each matrix, a value or text; by default Orthostochastic with expressivity 1, as in the paper.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,12 +25,12 @@ class BoundedOffDiagonal(Parametrization):
 
         B_ii = 1,    B_ij = b / (d - 1) tanh(z_ij)  for i != j
 
-    What a row or a column has off the diagonal is at most b in absolute value, so ||B||_2 <= 1 + b. Sums are not one.
-    It starts as the identity, where its Jacobian does not vanish.
+    The absolute values of a row or column off the diagonal sum to at most b, so ||B||_2 <= 1 + b. Rows and columns of B
+    do not sum to one. It starts as the identity, where its Jacobian does not vanish.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: ignored here, because it starts as the identity.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: ignored, because the matrix starts as the identity.
         bound: largest absolute sum off the diagonal (b), for each row and column.
 
     Shape:

@@ -19,13 +19,13 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Circulant(Parametrization):
-    r"""A convex combination of the cyclic shifts of the streams (C-mHC): d numbers, and products commute.
+    r"""A convex combination of the cyclic shifts of the streams (C-mHC). It has d logits, and products commute.
 
         w = softmax(z),    B = sum_k w_k P^k,    (P x)_i = x_{i-1}
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = d

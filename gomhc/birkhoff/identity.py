@@ -15,11 +15,11 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(Parametrization):
-    """The identity, B = I: streams are not mixed. It has no logits, and leaks nothing.
+    """The identity, B = I: streams are not mixed. It has no logits.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: ignored here, because it starts as the identity.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: ignored, because the matrix starts as the identity.
 
     Shape:
         - logits: (*batch, p) with p = 0

@@ -23,19 +23,20 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Kronecker(Parametrization):
-    r"""The Kronecker product of small matrices (KromHC), doubly stochastic if they are.
+    r"""The Kronecker product of small matrices (KromHC); it is doubly stochastic if they are.
 
         B = U_1 (x) U_2 (x) ... (x) U_K,    i_1 i_2 ... i_K = d
 
-    Each factor is any parametrization; a number stands for `Permutations` of so many streams, as in KromHC.
+    Each factor is any parametrization. A number stands for `Permutations` with that many streams, as in KromHC.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
-        factors: streams of each factor, or a parametrization each; by default the prime factors of num_streams.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
+        factors: the factors, each a number of streams or a parametrization; by default the prime factors of
+            num_streams.
 
     Shape:
-        - logits: (*batch, p) with p = the sum of those of the factors
+        - logits: (*batch, p), where p is the sum over the factors
         - returns: (*batch, d, d)
 
     Example::
@@ -49,7 +50,7 @@ class Kronecker(Parametrization):
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"kromhc": {}}
 
     factors: tuple[int | Parametrization, ...] = ()
-    """Streams of each factor, or a parametrization each; by default the prime factors of num_streams."""
+    """The factors, each a number of streams or a parametrization; by default the prime factors of num_streams."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,9 +28,9 @@ class LinearSinkhorn(IteratedNormalization):
         M = |W|;    M_ij <- M_ij / (sum_k M_ik + e),  M_ij <- M_ij / (sum_k M_kj + e),  S times
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
-        num_iterations: how often rows and columns are normalised (S).
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
+        num_iterations: number of times that rows and columns are normalised (S).
 
     Shape:
         - logits: (*batch, p) with p = d²

@@ -1,6 +1,6 @@
 """Measures of a matrix that mixes streams: exactness, gain, spectrum and distances.
 
-Each takes matrices (*batch, d, d) and gives one number a matrix, unless it says otherwise. d = num_streams
+Each takes matrices (*batch, d, d) and returns one number per matrix, unless it says otherwise. d = num_streams
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Gain(NamedTuple):
 
 
 def marginal_error(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """The largest distance of a row or column sum from one."""
+    """Return the largest distance of a row or column sum from one."""
     sums = torch.cat((matrix.sum(-1), matrix.sum(-2)), dim=-1)
     return (sums - 1).abs().amax(-1)
 
 
 def amax_gain(matrix: Float[Tensor, "*batch d d"]) -> Gain:
-    """Largest absolute row sum (forward) and column sum (backward); one for a doubly stochastic matrix."""
+    """Return the largest absolute row sum (forward) and column sum (backward): one for doubly stochastic matrices."""
     return Gain(matrix.abs().sum(-1).amax(-1), matrix.abs().sum(-2).amax(-1))
 
 
@@ -45,13 +45,16 @@ def composite(matrices: Float[Tensor, "*batch depth d d"]) -> Float[Tensor, "*ba
 
 
 def spectrum(matrix: Float[Tensor, "*batch d d"]) -> Complex[Tensor, "*batch d"]:
-    """All eigenvalues, largest modulus first."""
+    """Return all eigenvalues, largest modulus first."""
     eigenvalues = torch.linalg.eigvals(matrix)
     return eigenvalues.gather(-1, eigenvalues.abs().argsort(dim=-1, descending=True))
 
 
 def second_eigenvalue(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """Second largest modulus of an eigenvalue: how slowly streams forget which one they were (zero for one stream)."""
+    """Return the second largest modulus of an eigenvalue: how much of the differences between streams is kept.
+
+    It is zero for one stream.
+    """
     moduli = spectrum(matrix).abs()
     return moduli[..., 1] if moduli.shape[-1] > 1 else torch.zeros_like(moduli[..., 0])
 
@@ -64,7 +67,7 @@ def distance_to_identity(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "
 def kl_divergence(target: Float[Tensor, "*batch d d"], matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
     """KL(T || B) of a row, on average, in nats (app. F.2); columns give the same value: the sum runs over all entries.
 
-    Infinite where B has a zero and T has none.
+    The result is infinite if B has a zero where T has none.
     """
     matrix = matrix.where(target > 0, 1)  # entries where the target is zero add nothing, and have no gradient
     return (torch.xlogy(target, target) - torch.xlogy(target, matrix)).sum((-2, -1)) / target.shape[-1]

@@ -24,18 +24,18 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Orthogonal(Parametrization):
-    r"""A rotation (JPmHC, oHC): norms of signals and gradients are kept exactly, row and column sums are not.
+    r"""A rotation (JPmHC, oHC): it preserves the norms of signals and gradients, but row and column sums are not one.
 
         Q = (I - A)(I + A)^{-1}                     A skew-symmetric (``"cayley"``, JPmHC)
         Q x = a x conj(b),  a = 1 + z_1, b = 1 + z_2, both normed    x, a, b quaternions (``"quaternions"``, oHC)
 
-    Every rotation of four streams is a product of quaternions. Zero logits give the identity, where it starts: there
-    its Jacobian does not vanish, and it is the one matrix that has unit sums for any number of streams.
+    Every rotation of four streams is a product of quaternions. It starts at zero logits, which give the identity. There
+    its Jacobian does not vanish, and row and column sums are one.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: ignored here, because it starts as the identity.
-        rotation: what makes the rotation: ``"cayley"``, or ``"quaternions"`` for four streams.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: ignored, because the matrix starts as the identity.
+        rotation: map from logits to the rotation: ``"cayley"``, or ``"quaternions"`` for four streams.
 
     Shape:
         - logits: (*batch, p) with p = d (d - 1) / 2, or 8 for quaternions
@@ -53,13 +53,13 @@ class Orthogonal(Parametrization):
     starts_at_identity: ClassVar[bool] = True
 
     rotation: Literal["cayley", "quaternions"] = "cayley"
-    """The map that makes the rotation; quaternions are for four streams."""
+    """The map from logits to the rotation; quaternions need four streams."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice("rotation", self.rotation, ("cayley", "quaternions"))
         if self.rotation == "quaternions" and self.num_streams != 4:
-            raise ValueError(f"quaternions turn four streams, got num_streams={self.num_streams}; use rotation=cayley")
+            raise ValueError(f"quaternions need num_streams=4, got {self.num_streams}; use rotation=cayley")
 
     @property
     def num_logits(self) -> int:

@@ -36,15 +36,16 @@ class Orthostochastic(Parametrization):
 
         Q = (I - A)(I + A)^{-1},    B_ij = (1/s) ||Q_ij||_F^2
 
-    Rows and columns of Q have unit norm, so B is doubly stochastic to rounding. At zero logits it is the identity, and
-    there its Jacobian is zero, as at every permutation: start near it, not on it (`initial_logits`).
+    Rows and columns of Q have unit norm, so B is doubly stochastic to rounding. At zero logits B is the identity, and
+    its Jacobian is zero, as at every permutation. So start near the identity, not on it (`initial_logits`).
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
         expressivity: size of a block (s); 1 is the orthostochastic boundary, larger values fill the polytope.
-        rotation: which map makes the rotation: ``"cayley"``, ``"exponential"``, ``"householder"`` or ``"givens"``.
-        layout: ``"triangle"``, or ``"square"`` for A = Z - Z^T with n² logits, as the paper's code has it.
+        rotation: map from logits to the rotation: ``"cayley"``, ``"exponential"``, ``"householder"`` or ``"givens"``.
+        layout: ``"triangle"`` for the n (n - 1) / 2 entries of A above the diagonal, or ``"square"`` for A = Z - Z^T
+            with n² logits, as in the paper's code.
 
     Shape:
         - logits: (*batch, p) with p = n (n - 1) / 2, n = d s
@@ -68,10 +69,10 @@ class Orthostochastic(Parametrization):
     """Size of a block (s): 1 is the orthostochastic boundary, and larger values fill the polytope."""
 
     rotation: RotationName = "cayley"
-    """The map that makes the rotation."""
+    """The map from logits to the rotation."""
 
     layout: Literal["triangle", "square"] = "triangle"
-    """Free reals: those above the diagonal of A, n (n - 1) / 2, or A = Z - Z^T of n², as the paper's code has it."""
+    """Free reals: the n (n - 1) / 2 entries of A above the diagonal, or n² with A = Z - Z^T, as in the paper's code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,8 +128,8 @@ def require_expressivity(parametrization: Parametrization, expressivity: int) ->
     rows = parametrization.num_streams * expressivity
     if rows > MOST_ROWS:
         raise ValueError(
-            f"expressivity={expressivity} and num_streams={parametrization.num_streams} make a rotation of {rows:,} "
-            f"rows; at most {MOST_ROWS} are supported; use an expressivity of 2 or 3"
+            f"num_streams * expressivity must be at most {MOST_ROWS}, got {parametrization.num_streams} * "
+            f"{expressivity} = {rows:,}; use a smaller expressivity, or a Kronecker product"
         )
 
 

@@ -22,15 +22,15 @@ from gomhc.kernels.precision import at_least_float32, has_float64, in_float64, w
 from gomhc.shapes import Float
 
 MOST_STREAMS = 1024
-"""Largest number of streams that a matrix mixes; no network has had more than 32."""
+"""Maximum number of streams; no published network has had more than 32."""
 LEAST_LEAK = 1e-10
 """Smallest initial leak: below it, float64 can hardly tell the matrix from the identity."""
 FIT_TOLERANCE = 1e-3
-"""Largest distance from one of the row and column sums of a matrix that `fit` accepts, unless its dtype is coarser."""
+"""Maximum error of row and column sums that `fit` accepts, unless the dtype of the matrix is coarser."""
 
 
 class Fit(NamedTuple):
-    """The logits that come closest to a matrix, and how far their image stays from it (Frobenius norm)."""
+    """The logits whose matrix is closest to a target, and the distance that remains (Frobenius norm)."""
 
     logits: Float[Tensor, "*batch p"]
     distance: Float[Tensor, "*batch"]
@@ -40,13 +40,13 @@ class Fit(NamedTuple):
 class Parametrization(ABC):
     """Base class for maps from free reals to matrices that mix streams.
 
-    A parametrization is a value: the configuration, the choice on the command line, the entry in a record and the
-    callable at once. It owns no learned state. A new method has a `key`, implements `num_logits` and `matrix`, says
-    what it promises, and registers itself with :func:`gomhc.register`.
+    A parametrization is an immutable value that you call with logits. The same value is the configuration, the choice
+    on the command line and the entry in a record. It has no learned state. To add a method, write a subclass with a
+    `key`, implement `num_logits` and `matrix`, state its `promise`, and register it with :func:`gomhc.register`.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p), p = num_logits
@@ -63,17 +63,17 @@ class Parametrization(ABC):
     """Number of streams that the matrix mixes (d)."""
 
     initial_leak: float = 0.1
-    """How near the identity `initial_logits` starts: the share of a stream that goes to others (1 - mean diagonal)."""
+    """How far from the identity `initial_logits` starts: share of a stream that goes to others (1 - mean diagonal)."""
 
     key: ClassVar[str]
-    """Its name in `gomhc.PARAMETRIZATIONS` and on the command line."""
+    """Name in `gomhc.PARAMETRIZATIONS` and on the command line."""
 
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Names that the literature has for settings of it: name -> options."""
+    """Names from the literature for settings of this method: name -> options."""
 
     starts_at_identity: ClassVar[bool] = False
-    """Whether it starts as the identity, which zero logits mean, whatever the leak: its Jacobian does not vanish there.
-    """
+    """Whether it starts at zero logits, which give the identity; then `initial_leak` is ignored. This suits methods
+    whose Jacobian does not vanish at the identity."""
 
     def __post_init__(self) -> None:
         require_positive(self, "num_streams", most=MOST_STREAMS)
@@ -91,7 +91,7 @@ class Parametrization(ABC):
 
     @abstractmethod
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
-        """The equation itself, in the precision of `logits`, which have been checked."""
+        """Compute the equation in the precision of `logits`; the caller has checked their dtype and shape."""
 
     @property
     def promise(self) -> Promise:
@@ -100,32 +100,32 @@ class Parametrization(ABC):
 
     @property
     def covers_polytope(self) -> bool:
-        """Whether every doubly stochastic matrix is an image, or the limit of images."""
+        """Whether every doubly stochastic matrix can be reached, or approached in the limit."""
         return False
 
     @property
     def kernel(self) -> str | None:
-        """Form of the compiled version of `matrix` (`gomhc.kernels.forms`), or None where there is none."""
+        """Form of the compiled version of `matrix` (see `gomhc.kernels.forms`), or None if there is none."""
         return None
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The matrix that `logits` (*batch, p) mean, (*batch, d, d), in their dtype; autocast does not apply."""
+        """Return the matrices (*batch, d, d) for `logits` (*batch, p), in their dtype; autocast does not apply."""
         self._check(logits)
         with without_autocast(logits.device):
             wide = logits.to(at_least_float32(logits.dtype))
             return kernels.mixing(wide, self.kernel, self.matrix).to(logits.dtype)
 
     def initial_logits(self, generator: torch.Generator | None = None) -> Float[Tensor, " p"]:
-        """Logits of a random matrix whose mean diagonal is 1 - initial_leak, where the Jacobian does not vanish.
+        """Return logits of a random matrix whose mean diagonal is 1 - initial_leak, where the Jacobian does not vanish.
 
-        They live on the generator's device, in torch's default dtype.
+        They are on the generator's device, in torch's default dtype.
         """
         device = generator.device if generator is not None else torch.device("cpu")
         logits = self.draw_near_identity(_with_float64(generator))
         return logits.to(device, torch.get_default_dtype())
 
     def draw_near_identity(self, generator: torch.Generator | None) -> Float[Tensor, " p"]:
-        """`initial_logits` in float64. Here: those of (1 - leak) I + leak S, with S random and of zero diagonal."""
+        """Return `initial_logits` in float64. Base class: logits of (1 - leak) I + leak S, S random, zero diagonal."""
         if self.starts_at_identity:
             device = generator.device if generator is not None else torch.device("cpu")
             return torch.zeros(self.num_logits, dtype=torch.float64, device=device)
@@ -134,10 +134,11 @@ class Parametrization(ABC):
         return self.closest_logits(torch.lerp(identity, away, self.initial_leak))[0]
 
     def fit(self, matrix: Tensor) -> Fit:
-        """Logits whose image is closest to `matrix` (*batch, d, d), and the distance that remains.
+        """Return the logits whose matrix is closest to `matrix` (*batch, d, d), and the distance that remains.
 
-        The matrix must have the sums and signs that are promised: be doubly stochastic, for most mixings. Where the map
-        has no inverse in closed form, the best of several deterministic local searches.
+        The matrix must have the sums and signs that the method promises: for most mixings, it must be doubly
+        stochastic. If the map has no inverse in closed form, the result is the best of several deterministic local
+        searches.
         """
         self._check_target(matrix)
         matrix = matrix.detach()
@@ -148,11 +149,11 @@ class Parametrization(ABC):
         return Fit(logits.to(matrix.device), distance.to(matrix))
 
     def closest_logits(self, matrix: Float[Tensor, "batch d d"]) -> Float[Tensor, "batch p"]:
-        """`fit` for checked matrices in float64. Here: Levenberg-Marquardt; better where the map can be inverted."""
+        """Do the work of `fit`, for checked matrices in float64. Base class: a Levenberg-Marquardt search."""
         return fitting.closest_logits(self.matrix, fitting.random_starts(self.num_logits, matrix), matrix)
 
     def num_parameters(self, num_channels: int) -> int:
-        """Number of parameters of a dynamic hyper-connection of C channels (table 1): (dC + 1) p + 2d²C + 2d + 3."""
+        """Number of parameters of a dynamic hyper-connection with C channels (table 1): (dC + 1) p + 2d²C + 2d + 3."""
         d, c = self.num_streams, num_channels
         return (d * c + 1) * self.num_logits + 2 * d * d * c + 2 * d + 3
 
@@ -162,7 +163,7 @@ class Parametrization(ABC):
         if logits.dim() == 0 or logits.shape[-1] != self.num_logits:
             raise ValueError(
                 f"{self} takes logits of shape (*batch, {self.num_logits}), got {tuple(logits.shape)}; "
-                f"its num_logits says how many the last dimension must hold"
+                f"the size of the last dimension must be its num_logits"
             )
 
     def _check_target(self, matrix: Tensor) -> None:
@@ -180,11 +181,11 @@ class Parametrization(ABC):
             )
 
     def can_fit(self, matrix: Float[Tensor, "*batch d d"]) -> bool:
-        """Whether all these matrices have the sums and signs that are promised, within the tolerance of `fit`."""
+        """Return whether all matrices have the promised sums and signs, within the tolerance of `fit`."""
         return self.promise.of_entries.admits(widened(matrix), _fit_tolerance(matrix))
 
     def admits(self, matrix: Float[Tensor, "*batch d d"]) -> bool:
-        """Whether all these matrices are as promised, within the tolerance of `fit`."""
+        """Return whether all matrices keep the promise, within the tolerance of `fit`."""
         return self.promise.admits(widened(matrix), _fit_tolerance(matrix))
 
 

@@ -24,13 +24,13 @@ LONGEST_SUM = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Permutations(Parametrization):
-    r"""A convex combination of all permutation matrices (mHC-lite): every doubly stochastic matrix is one.
+    r"""A convex combination of all permutation matrices (mHC-lite), which reaches every doubly stochastic matrix.
 
         w = softmax(z),    B = sum_k w_k P_k
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = d!

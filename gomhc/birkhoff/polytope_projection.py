@@ -30,12 +30,12 @@ class PolytopeProjection(Parametrization):
 
         B = argmin ||B - Z||_F^2  over doubly stochastic B  =  max(0, Z + u 1^T + 1 v^T)
 
-    An interior-point method finds which entries are positive. With these, u and v solve a linear system, and so does
-    the gradient: it is implicit, exact, and keeps nothing of the iterations. Entries that are zero get no gradient.
+    An interior-point method finds which entries are positive. Given these, u and v solve a linear system, and so does
+    the gradient: it is implicit and exact, and backward keeps none of the iterations. Zero entries get no gradient.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = d²

@@ -1,4 +1,4 @@
-"""What a parametrization promises of its matrices: facts that tests, tables and fits read."""
+"""What a parametrization promises about its matrices; tests, tables and fits use it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Promise:
         nonnegative: whether no entry is below zero.
         unit_rows: whether every row sums to one.
         unit_columns: whether every column sums to one.
-        to_rounding: whether the sums are one to rounding, for logits of up to 1e4 and more; else up to an error that
-            `gomhc.birkhoff.measures.marginal_error` reports.
-        norm: largest spectral norm, infinite where it has no bound.
+        to_rounding: whether the sums are one to rounding, for logits of up to 1e4 and more; otherwise they have an
+            error, which `gomhc.birkhoff.measures.marginal_error` measures.
+        norm: largest spectral norm; infinite if there is no bound.
         isometric: whether every singular value is one, so that no signal grows or shrinks.
 
     Example::
@@ -35,9 +35,9 @@ class Promise:
 
     NOTHING: ClassVar[Promise]
     APPROXIMATE: ClassVar[Promise]
-    """Nonnegative, and row and column sums are one up to an error."""
+    """Entries are nonnegative, and row and column sums are one up to an error."""
     EXACT: ClassVar[Promise]
-    """Doubly stochastic to rounding: nonnegative, row and column sums one, and so a spectral norm of one."""
+    """Doubly stochastic to rounding: nonnegative entries, row and column sums of one, and so a spectral norm of one."""
 
     nonnegative: bool = False
     """Whether no entry is below zero."""
@@ -46,14 +46,14 @@ class Promise:
     unit_columns: bool = False
     """Whether every column sums to one."""
     to_rounding: bool = True
-    """Whether those sums are one to rounding; else up to an error."""
+    """Whether those sums are one to rounding; otherwise they have an error."""
     norm: float = math.inf
     """Largest spectral norm."""
     isometric: bool = False
     """Whether every singular value is one."""
 
     def times(self, other: Promise) -> Promise:
-        """What a Kronecker product of such matrices keeps."""
+        """Return what holds for a Kronecker product of such matrices."""
         return Promise(
             nonnegative=self.nonnegative and other.nonnegative,
             unit_rows=self.unit_rows and other.unit_rows,
@@ -64,16 +64,16 @@ class Promise:
         )
 
     def averaged(self) -> Promise:
-        """What a convex combination of such matrices keeps: all but the singular values."""
+        """Return what holds for a convex combination of such matrices: everything except the singular values."""
         return replace(self, isometric=False)
 
     @property
     def of_entries(self) -> Promise:
-        """What is promised of entries and sums alone."""
+        """The part of the promise about entries and sums."""
         return replace(self, norm=math.inf, isometric=False)
 
     def admits(self, matrix: Float[Tensor, "*batch d d"], tolerance: float) -> bool:
-        """Whether all these matrices are as promised, within a tolerance."""
+        """Return whether all matrices keep the promise, within a tolerance."""
         rows, columns = matrix.sum(-1), matrix.sum(-2)
         if (
             (self.nonnegative and not (matrix >= -tolerance).all())
@@ -91,7 +91,7 @@ class Promise:
 
     @property
     def shape(self) -> str:
-        """The kind of matrix by its entries and sums, in words."""
+        """The promise about entries and sums, in words."""
         if self.nonnegative and self.unit_rows and self.unit_columns:
             return "doubly stochastic"
         sums = {(True, True): "unit sums", (True, False): "unit rows", (False, True): "unit columns"}

@@ -17,9 +17,9 @@ PARAMETRIZATIONS: dict[str, type[Parametrization]] = {}
 """Key -> class. Tests, tables and the command line run over it, so a registered method is covered by all of them."""
 
 DEFAULT_NUM_STREAMS = 4
-"""Streams of a mixing that is given as text, unless a number is given too (the paper's language models have four)."""
+"""Default number of streams of a mixing that is given as text, as in the paper's language models."""
 NO_MIXING = "none"
-"""What the command line and recipes write for a single residual stream, so no mixing can be called that."""
+"""Stands for a single residual stream on the command line and in recipes, so it cannot be the key of a mixing."""
 
 Class = TypeVar("Class", bound=type)
 
@@ -41,11 +41,11 @@ def named_settings() -> dict[str, Setting]:
 def register(cls: Class) -> Class:
     """Add a subclass of :class:`gomhc.Parametrization` to `gomhc.PARAMETRIZATIONS`, under its `key` and its `names`.
 
-    Everything that takes a mixing as text then knows it. Use it as a decorator, above `@dataclass`.
+    Everything that takes a mixing as text then accepts its key. Use it as a decorator, above `@dataclass`.
 
     Args:
         cls: the class. It has a `key`, implements `num_logits` and `matrix`, and can be made from `num_streams` alone.
-            A class that is registered again, as when its module is reloaded, replaces its predecessor.
+            If the class is registered again, as when its module is reloaded, it replaces the earlier one.
 
     Returns:
         The class itself.
@@ -81,13 +81,13 @@ def register(cls: Class) -> Class:
 
 
 def as_mixing(mixing: str | Parametrization, num_streams: int | None = None) -> Parametrization:
-    """Return the mixing that a person means.
+    """Return the parametrization for a value or text.
 
     Args:
-        mixing: a parametrization, which is returned as it is, or text: a key of `gomhc.PARAMETRIZATIONS` or a name of
-            the literature, with options after a colon, as in ``"go:expressivity=3,rotation=givens"``. Options
-            override those that the name stands for.
-        num_streams: how many streams it mixes; by default 4, or those of the parametrization.
+        mixing: a parametrization, which is returned unchanged, or text. Text is a key of `gomhc.PARAMETRIZATIONS` or a
+            name from the literature, with options after a colon, as in ``"go:expressivity=3,rotation=givens"``.
+            Options override those of the name.
+        num_streams: number of streams; by default that of the parametrization, or 4 if `mixing` is text.
 
     Example::
 
@@ -108,7 +108,7 @@ def as_mixing(mixing: str | Parametrization, num_streams: int | None = None) -> 
     chosen = _options(options)
     known = [field.name for field in fields(cls) if field.name != "num_streams"]
     if unknown := [option for option in chosen if option not in known]:
-        raise ValueError(f"{name} has the options {', '.join(known)}, got {unknown[0]}")
+        raise ValueError(f"{name} has no option {unknown[0]}; its options are {', '.join(known)}")
     return cls(num_streams=DEFAULT_NUM_STREAMS if num_streams is None else num_streams, **{**defaults, **chosen})
 
 
@@ -118,9 +118,8 @@ def _setting(name: str) -> Setting:
     if name in named_settings():
         return named_settings()[name]
     raise ValueError(
-        f"the mixing must be one of {', '.join(PARAMETRIZATIONS)}, or of the literature's names "
-        f"{', '.join(named_settings())}, got {name!r}; gomhc.register adds one, and commands load the files that "
-        f"GOMHC_PLUGINS lists"
+        f"the mixing must be one of {', '.join(PARAMETRIZATIONS)}, or one of the names {', '.join(named_settings())}, "
+        f"got {name!r}; to add your own, use gomhc.register, and for commands list its file in GOMHC_PLUGINS"
     )
 
 
@@ -151,7 +150,7 @@ def _require_new_name(cls: type[Parametrization], kind: str, name: Any) -> None:
     if not isinstance(name, str) or not name.isprintable() or not name or any(mark in name for mark in ":,= "):
         raise ValueError(f"the {kind} of {cls.__name__} must be text without ':', ',', '=' and spaces, got {name!r}")
     if name == NO_MIXING:
-        raise ValueError(f"the {kind} {name!r} of {cls.__name__} stands for no mixing at all; choose another")
+        raise ValueError(f"the {kind} {name!r} of {cls.__name__} is reserved for a network without streams; rename it")
     owner = {**PARAMETRIZATIONS, **{other: cls for other, (cls, _) in named_settings().items()}}.get(name, cls)
     if (owner.__module__, owner.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(

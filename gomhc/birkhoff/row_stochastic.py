@@ -21,15 +21,15 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class RowStochastic(Parametrization):
-    r"""A softmax of each row (osHC): streams become averages of streams, but their mean is not kept.
+    r"""A softmax of each row (osHC): new streams are averages of the old ones, but their mean is not preserved.
 
         B_ij = exp(z_ij) / sum_k exp(z_ik)
 
     Columns may sum to anything up to d, so a stream can be copied to all others. ||B||_2 <= sqrt(d).
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = d²

@@ -74,11 +74,11 @@ def sinkhorn_off_diagonal(num_streams: int, num_samples: int, generator: Generat
 def balance(matrix: Float[Tensor, "*batch d d"], num_iterations: int = 10_000) -> Float[Tensor, "*batch d d"]:
     """Normalise rows and columns of a positive matrix in turn until their sums are one to rounding (Sinkhorn-Knopp).
 
-    Warns where the iterations end before that.
+    Warns if the sums are not one after the last iteration.
 
     Args:
-        matrix: positive entries.
-        num_iterations: how often rows and columns are normalised at most.
+        matrix: a matrix with positive entries.
+        num_iterations: maximum number of iterations.
 
     Shape:
         - matrix: (*batch, d, d)

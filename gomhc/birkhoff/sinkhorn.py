@@ -21,10 +21,10 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class IteratedNormalization(Parametrization):
-    """Base class for the forms of Sinkhorn-Knopp: d² numbers, whose rows and columns are normalised in turn."""
+    """Base class for forms of Sinkhorn-Knopp: rows and columns of d² numbers are normalised in turn."""
 
     num_iterations: int = 20
-    """How often rows and columns are normalised (S)."""
+    """Number of times that rows and columns are normalised (S)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,16 +45,16 @@ class IteratedNormalization(Parametrization):
 
 @dataclass(frozen=True, kw_only=True)
 class Sinkhorn(IteratedNormalization):
-    r"""Sinkhorn-Knopp in the logarithm (mHC).
+    r"""Sinkhorn-Knopp in log space (mHC).
 
         Z <- Z - logsumexp over rows,  Z <- Z - logsumexp over columns,  S times;    B = exp(Z)
 
-    Ends on columns: their sums are one, while row sums are off by what the iterations left.
+    The last step normalises columns. So column sums are one, and row sums have an error.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
-        num_iterations: how often rows and columns are normalised (S).
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
+        num_iterations: number of times that rows and columns are normalised (S).
 
     Shape:
         - logits: (*batch, p) with p = d²

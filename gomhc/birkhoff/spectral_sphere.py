@@ -23,16 +23,17 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralSphere(Parametrization):
-    r"""Unit sums, and a contraction of all that is orthogonal to the ones (sHC).
+    r"""Unit row and column sums with a spectral norm of one, and entries of either sign (sHC).
 
         B = J + U Q_1 diag(tanh(z)) Q_2^T U^T,    Q_i = (I - A_i)(I + A_i)^{-1},    J = 1/d
 
     U is an orthonormal basis of the vectors that sum to zero, so rows and columns of B sum to one and ||B||_2 = 1.
-    Entries may be negative. Every doubly stochastic matrix is one of these, or a limit of them. Logits: z, A_1, A_2.
+    Entries may be negative. Every doubly stochastic matrix can be reached, or approached in the limit. The logits are
+    z, A_1 and A_2.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = (d - 1)²

@@ -26,12 +26,13 @@ class Transportation(Parametrization):
 
         B_ij = low + (high - low) sigmoid(z_ij),    high = min(r_i, c_j),    low = max(0, r_i - sum_{k>j} c_k)
 
-    r_i is what row i still lacks, c_j what column j still lacks; the last row and column take what remains. As few
-    logits as the polytope has dimensions, and every matrix in it is reached, on its boundary in the limit.
+    r_i is what row i still lacks, and c_j what column j still lacks; the last row and column take what remains. There
+    are as many logits as the polytope has dimensions. Every matrix in the polytope can be reached, those on its
+    boundary in the limit.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = (d - 1)²

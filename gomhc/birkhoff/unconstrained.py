@@ -15,11 +15,11 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Unconstrained(Parametrization):
-    """Any matrix at all, B = mat(z) (HC): nothing bounds what it does to a deep network.
+    """Any matrix, B = mat(z) (HC): nothing bounds the gain of a deep network.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
 
     Shape:
         - logits: (*batch, p) with p = d²

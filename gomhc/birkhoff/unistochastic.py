@@ -28,12 +28,13 @@ class Unistochastic(Parametrization):
 
         U = (I - A)(I + A)^{-1},  A = X + iY,  X^T = -X,  Y^T = Y,    B_ij = (1/s) ||U_ij||_F^2
 
-    Written with reals: [[X, -Y], [Y, X]] is skew-symmetric of size 2n, and the first n columns of its Cayley transform
-    are the real part of U above its imaginary part. Logits: the upper triangle of X, then that of Y with its diagonal.
+    In real numbers, [[X, -Y], [Y, X]] is skew-symmetric of size 2n, and the first n columns of its Cayley transform
+    are the real part of U above its imaginary part. The logits are the upper triangle of X, then that of Y with its
+    diagonal.
 
     Args:
-        num_streams: how many streams the matrix mixes (d).
-        initial_leak: share of a stream that goes to others at first.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
         expressivity: size of a block (s); 1 is the unistochastic set, larger values fill the polytope.
 
     Shape:

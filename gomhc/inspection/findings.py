@@ -9,11 +9,11 @@ from torch import Tensor
 from gomhc.inspection.inspection import Inspection
 
 COLLAPSED = 0.99
-"""Mean cosine between streams above which they are nearly one."""
+"""Mean cosine between streams above which they count as collapsed."""
 NOT_MIXED = 0.01
-"""Distance from the identity, of a possible sqrt(2 d), below which nothing is mixed to speak of."""
+"""Distance from the identity, which can be up to sqrt(2 d), below which a connection hardly mixes."""
 FORGOTTEN = 0.01
-"""Second eigenvalue of the product of all mixes below which the last layers cannot tell streams apart by it."""
+"""Second eigenvalue of the product of all mixes below which the differences between streams are averaged away."""
 NOT_STOCHASTIC = 1e-3
 """Error of a row or column sum above which mix is not doubly stochastic."""
 AMPLIFIED = 1.1
@@ -24,24 +24,24 @@ UNTAUGHT = 1e-4
 
 @dataclass(frozen=True)
 class Check:
-    """A property of healthy streams, what was measured of it, and a sentence if it is not there."""
+    """A property of healthy streams, the number that was measured for it, and a sentence if the check fails."""
 
     name: str
     value: str
-    """The number, with its words."""
+    """The measured number, in words."""
     limit: str
-    """The values that are healthy."""
+    """The range of healthy values."""
     finding: str = ""
-    """What stands out; empty if the check is passed."""
+    """What is wrong; empty if the check passes."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing stands out."""
+        """Whether the check passes."""
         return not self.finding
 
 
 def findings(inspection: Inspection) -> list[str]:
-    """Return a sentence for each number that stands out; an empty list if none does."""
+    """Return a sentence for each check that fails."""
     return [check.finding for check in checks(inspection) if not check.passed]
 
 
@@ -51,15 +51,13 @@ def verdict(inspection: Inspection) -> str:
     passed = sum(check.passed for check in every)
     if passed < len(every):
         left = len(every) - passed
-        return (
-            f"{passed} of {len(every)} checks of the streams pass, and {left} {'stands' if left == 1 else 'stand'} out."
-        )
+        return f"{passed} of {len(every)} checks of the streams pass, and {left} {'fails' if left == 1 else 'fail'}."
     told = "; ".join(f"{check.name} ({check.value})" for check in every)
-    return f"The streams are healthy, all {len(every)} checks pass: {told}."
+    return f"The streams are healthy. All {len(every)} checks pass: {told}."
 
 
 def checks(inspection: Inspection) -> list[Check]:
-    """Return what is checked, whether it stands out or not."""
+    """Return all checks, whether they pass or not. One that is measured as NaN fails."""
     several = [_streams_differ(inspection)] if inspection.num_streams > 1 else []
     return [
         *several,
@@ -74,30 +72,33 @@ def checks(inspection: Inspection) -> list[Check]:
 
 def _streams_differ(inspection: Inspection) -> Check:
     cosine = inspection.similarity[-1].item()
-    found = f"The streams that enter the last connection are nearly one: their mean cosine is {cosine:.4f}."
+    found = f"The streams have collapsed into one: their mean cosine at the last connection is {cosine:.4f}."
     return Check(
         "streams differ",
         f"mean cosine {cosine:.4f} at the last connection",
         f"at most {COLLAPSED}",
-        found if cosine > COLLAPSED else "",
+        "" if cosine <= COLLAPSED else found,
     )
 
 
 def _streams_remembered(inspection: Inspection) -> Check:
     last = inspection.composite_second_eigenvalue[-1].item()
-    found = f"All mixes together forget which stream was which: the second eigenvalue of their product is {last:.2g}."
+    found = (
+        f"The mixes together average out the differences between streams: the second eigenvalue of their product is "
+        f"{last:.2g}."
+    )
     return Check(
         "streams stay apart over depth",
         f"|λ₂| of all mixes {last:.2g}",
         f"at least {FORGOTTEN}",
-        found if last < FORGOTTEN < inspection.second_eigenvalue.mean() else "",
+        "" if last >= FORGOTTEN or inspection.second_eigenvalue.mean() <= FORGOTTEN else found,
     )
 
 
 def _streams_mixed(inspection: Inspection) -> Check:
     distance = inspection.distance_to_identity
-    still = int((distance < NOT_MIXED).sum())
-    found = f"{still} of {len(inspection.names)} connections hardly mix: ‖mix − I‖ is below {NOT_MIXED}."
+    still = int((~(distance >= NOT_MIXED)).sum())
+    found = f"{still} of {len(inspection.names)} connections hardly mix the streams: ‖mix − I‖ is below {NOT_MIXED}."
     return Check(
         "streams are mixed",
         f"smallest ‖mix − I‖ {distance.amin():.2g}",
@@ -113,31 +114,31 @@ def _sums_are_one(inspection: Inspection) -> Check:
         "mixes are doubly stochastic",
         f"worst sum off by {error:.1g}",
         f"at most {NOT_STOCHASTIC:g}",
-        found if error > NOT_STOCHASTIC else "",
+        "" if error <= NOT_STOCHASTIC else found,
     )
 
 
 def _nothing_amplified(inspection: Inspection, what: str, gain: Tensor) -> Check:
     largest = gain.amax().item()
-    found = f"The mixes amplify a {what} up to {largest:.3g} times."
+    found = f"The mixes amplify a {what} by a factor of up to {largest:.3g}."
     return Check(
         f"no {what} is amplified",
         f"largest gain {largest:.4g}",
         f"at most {AMPLIFIED}",
-        found if largest > AMPLIFIED else "",
+        "" if largest <= AMPLIFIED else found,
     )
 
 
 def _learns(inspection: Inspection, index: int, name: str) -> Check:
     norms = inspection.coefficient_gradient.norm(dim=0)
-    share = (norms[index] / norms.amax()).item() if norms.amax() > 0 else 0.0
+    share = (norms[index] / norms.amax()).item() if norms.amax() != 0 else 0.0
     found = (
-        f"The {name} hardly learn from this text: their gradient is {share:.1g} of the largest. "
-        f"This is normal for mixes right after the start, and should end after one optimizer step."
+        f"The {name} hardly learn from this text: their gradient is {share:.1g} of the largest kind's. "
+        f"This is normal for mixes before training, and should end after one optimizer step."
     )
     return Check(
         f"{name} learn",
         f"gradient {share:.2g} of the largest",
         f"at least {UNTAUGHT:g}",
-        found if norms[index] < UNTAUGHT * norms.amax() else "",
+        "" if share >= UNTAUGHT else found,
     )

@@ -22,14 +22,14 @@ from gomhc.shapes import Float, Int
 def inspect(
     model: nn.Module, tokens: Int[Tensor, "batch time"], attention_mask: Int[Tensor, "batch time"] | None = None
 ) -> Inspection:
-    """Measure what each connection of a language model does on these tokens.
+    """Measure what each connection of a language model does on some tokens.
 
-    The model is in evaluation mode meanwhile; no weight and no gradient of it changes.
+    The model runs in evaluation mode. Its weights and gradients do not change.
 
     Args:
         model: any model with hyper-connections of gomhc, or in DeepSeek-V4's form.
-        tokens: what the model reads.
-        attention_mask: zero where a token does not count (padding); None for models that take no mask, as our GPT.
+        tokens: the tokens that the model reads.
+        attention_mask: zero for tokens that do not count (padding); None for models that take no mask, like our GPT.
 
     Shape:
         - tokens, attention_mask: (batch, time)
@@ -42,7 +42,9 @@ def inspect(
         ('0 attention', '0 feed_forward')
     """
     if tokens.dim() != 2 or tokens.shape[-1] < 2:
-        raise ValueError(f"expected tokens (batch, time) with at least two of them, got shape {tuple(tokens.shape)}")
+        raise ValueError(
+            f"tokens must have the shape (batch, time) with a time of at least two, got {tuple(tokens.shape)}"
+        )
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     options = {} if attention_mask is None else {"attention_mask": attention_mask}
     with torch.enable_grad(), _ready(model), watch(model) as seen:

@@ -15,23 +15,23 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """Measures of every connection: one entry, row or matrix each. Spreads are standard deviations over tokens."""
+    """Measures of every connection, along the first dimension. Spreads are standard deviations over tokens."""
 
     names: tuple[str, ...]
-    """Where each connection is in the model."""
+    """Name of each connection: its layer and its branch."""
     num_tokens: int
-    """Number of tokens that are averaged over."""
+    """Number of tokens over which means are taken."""
     loss: float
     """Mean cross-entropy of the next token, in nats; the gradients are those of this loss."""
 
     read_mean: Float[Tensor, "depth d"]
-    """How much of each stream the branch sees."""
+    """Weight of each stream in the branch's input."""
     read_spread: Float[Tensor, "depth d"]
     write_mean: Float[Tensor, "depth d"]
-    """How much of the branch's output each stream gets."""
+    """Weight of the branch's output in each stream."""
     write_spread: Float[Tensor, "depth d"]
     mix_mean: Float[Tensor, "depth d d"]
-    """What each stream (row) gets of each stream (column)."""
+    """Weight of each old stream (column) in each new stream (row)."""
     mix_spread: Float[Tensor, "depth d d"]
 
     distance_to_identity: Float[Tensor, " depth"]
@@ -41,23 +41,23 @@ class Inspection:
     second_eigenvalue: Float[Tensor, " depth"]
     """Second largest modulus of an eigenvalue of mix, mean over tokens; 1 keeps streams apart, 0 makes them one."""
     composite_second_eigenvalue: Float[Tensor, " depth"]
-    """The same of mix_l ... mix_1, the product of all mixes so far: how much is left of what told streams apart."""
+    """The same for mix_l ... mix_1, the product of all mixes so far: how much of the streams' differences is left."""
     gain_forward: Float[Tensor, " depth"]
-    """Largest absolute row sum of mix_l ... mix_1, worst token: how much a signal is amplified up to here."""
+    """Largest absolute row sum of mix_l ... mix_1 over all tokens: amplification of a signal up to this connection."""
     gain_backward: Float[Tensor, " depth"]
-    """Largest absolute column sum of mix_L ... mix_l, worst token: how much a gradient is amplified down to here."""
+    """Largest absolute column sum of mix_L ... mix_l over all tokens: amplification of a gradient down to this one."""
     marginal_error: Float[Tensor, " depth"]
-    """How far the worst row or column sum of mix is from one, worst token."""
+    """Largest distance of a row or column sum of mix from one, over all tokens."""
 
     stream_similarity: Float[Tensor, "depth d d"]
-    """Cosine between the streams that enter, mean over tokens; all ones if they have collapsed into one."""
+    """Cosine between the input streams, mean over tokens; all ones if they have collapsed into one."""
     stream_spread: Float[Tensor, " depth"]
-    """Distance of the entering streams from their mean, root mean square, as a share of the mean's length."""
+    """Distance of the input streams from their mean, root mean square, relative to the norm of the mean."""
 
     stream_gradient_share: Float[Tensor, "depth d"]
-    """Share of ||dloss/dstreams||^2 of each entering stream, over all tokens."""
+    """Share of each input stream in ||dloss/dstreams||^2, over all tokens."""
     coefficient_gradient: Float[Tensor, "depth 3"]
-    """||dloss/dlogits|| of read, write and mix over all tokens: zero means that it cannot learn from this text."""
+    """||dloss/dlogits|| of read, write and mix, over all tokens; zero means that they cannot learn from this text."""
 
     @property
     def num_streams(self) -> int:
@@ -66,7 +66,7 @@ class Inspection:
 
     @property
     def similarity(self) -> Float[Tensor, " depth"]:
-        """Mean cosine between two different streams that enter; one where there is one stream only."""
+        """Mean cosine between two different input streams; one if there is only one stream."""
         d = self.num_streams
         if d == 1:
             return self.stream_similarity[:, 0, 0]
@@ -74,7 +74,7 @@ class Inspection:
         return (total - same) / (d * (d - 1))
 
     def summary(self) -> dict[str, float]:
-        """A dozen numbers for the whole model, for a log."""
+        """Return thirteen numbers for the whole model, for a log."""
         return {
             "streams/similarity": self.similarity[-1].item(),
             "streams/spread": self.stream_spread[-1].item(),
@@ -92,7 +92,7 @@ class Inspection:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields and the summary, as JSON can hold them."""
+        """Return all fields and the summary as plain data for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
         return {**plain, "names": list(self.names), "summary": self.summary()}

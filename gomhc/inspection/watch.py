@@ -54,8 +54,8 @@ def watch(model: nn.Module) -> Iterator[list[Seen]]:
             replace(module, *replaced_forward(module, read))
     if not watched:
         raise ValueError(
-            f"{type(model).__name__} has no hyper-connections to look at; "
-            f"gomhc.upcycle gives a decoder of transformers some, and GPTConfig(mixing=...) a GPT"
+            f"{type(model).__name__} has no hyper-connections to inspect; "
+            f"gomhc.upcycle adds them to a model of transformers, and GPTConfig(mixing=...) to a GPT"
         )
     try:
         yield seen

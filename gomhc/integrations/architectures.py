@@ -1,4 +1,4 @@
-"""How a person says that the layers of a family of models are built, where their code does not show it.
+"""Declarations of how the layers of a family of models are built, for models whose code does not show it.
 
 A layer is x <- x + F_1(x), then x <- x + F_2(x), ..., and each F is a chain of the layer's own modules.
 """
@@ -22,11 +22,12 @@ class Architecture:
     """How the decoder layers of a family of models are built.
 
     Args:
-        branches: what is added to the residual stream, in order: a name, and the chain of modules that makes it.
-        attention: the module that gets the layer's further arguments (mask, positions, cache).
-        layers: the list of decoder layers in the model's body, `model.base_model`.
-        not_for_attention: arguments of the layer that its attention is not given.
-        is_parallel: whether, by the model's configuration, all branches see the same x and are added at once.
+        branches: the branches in the order in which they are added to the residual stream: name -> the modules of the
+            branch, applied one after the other.
+        attention: name of the module that takes the layer's further arguments (mask, positions, cache).
+        layers: name of the list of decoder layers in the model's body, `model.base_model`.
+        not_for_attention: arguments of the layer that are not passed to its attention.
+        is_parallel: function of the model's configuration: whether all branches see the same x and are added at once.
 
     Example::
 
@@ -37,15 +38,15 @@ class Architecture:
     """
 
     branches: Mapping[str, Chain]
-    """What is added to the residual stream, in order: a name, and the chain of modules that makes it."""
+    """Branches in the order in which they are added to the residual stream: name -> the modules of the branch."""
     attention: str = "self_attn"
-    """The module that the layer's further arguments (mask, positions, cache) go to."""
+    """Name of the module that takes the layer's further arguments (mask, positions, cache)."""
     layers: str = "layers"
-    """The list of decoder layers in the model's body, `model.base_model`."""
+    """Name of the list of decoder layers in the model's body, `model.base_model`."""
     not_for_attention: tuple[str, ...] = ()
-    """Arguments of the layer that its attention is not given."""
+    """Arguments of the layer that are not passed to its attention."""
     is_parallel: Callable[[Any], bool] = _never
-    """Whether, by the model's configuration, all branches see the same x and are added at once."""
+    """Function of the model's configuration: whether all branches see the same x and are added at once."""
 
     def chains(self, config: Any) -> Chains:
         """What a layer computes, by the model's configuration."""
@@ -94,12 +95,12 @@ ARCHITECTURES: dict[str, Architecture] = {}
 
 
 def register_architecture(model_type: str, architecture: Architecture) -> None:
-    """Tell `gomhc.upcycle` how the layers of a family of models are built, where it cannot see that in their code.
+    """Tell `gomhc.upcycle` how the layers of a family of models are built, if it cannot find that in their code.
 
-    An entry is checked like branches that were found: one that does not compute what the layers do is refused.
+    `upcycle` checks the declaration, and refuses it if it does not compute the same as the layers.
 
     Args:
-        model_type: what `model.config.model_type` says.
+        model_type: the value of `model.config.model_type`.
         architecture: how the model's layers are built.
 
     Example::

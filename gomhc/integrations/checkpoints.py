@@ -121,7 +121,7 @@ def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
 
     Args:
         path: the folder, or the name of a repository on the Hugging Face Hub.
-        options: go to the `from_pretrained` of the model's class (`dtype`, `device_map`, ...).
+        options: options for `from_pretrained` of the model's class (`dtype`, `device_map`, ...).
 
     Example::
 
@@ -147,7 +147,10 @@ def from_pretrained(path: str | Path, **options: Any) -> PreTrainedModel:
     model_class, _ = _classes(stored["architectures"][0], stored["model_type"].removeprefix(PREFIX))
     model, loading = model_class.from_pretrained(path, output_loading_info=True, **options)
     if loading["missing_keys"]:
-        raise ValueError(f"{path} lacks weights of this model: {', '.join(sorted(loading['missing_keys'])[:3])}, ...")
+        raise ValueError(
+            f"{path} lacks weights of this model: {', '.join(sorted(loading['missing_keys'])[:3])}, ...; "
+            f"save the model again with save_pretrained"
+        )
     return model
 
 

@@ -37,18 +37,18 @@ SMALLEST_SINGULAR_VALUE = 1e-3
 @register
 @dataclass(frozen=True, kw_only=True)
 class SinkhornV4(IteratedNormalization):
-    r"""Sinkhorn-Knopp as DeepSeek-V4 has it.
+    r"""Sinkhorn-Knopp as in DeepSeek-V4.
 
         M = softmax of rows(Z) + e;    M <- columns / (sums + e),  M <- rows / (sums + e),  in turn;    B = M^T
 
-    S normalisations of columns, and S - 1 of rows in between. The model applies M^T to its streams, so B is M^T: here
-    it is rows whose sums are one.
+    Columns are normalised S times, and rows S - 1 times in between. The model applies M^T to its streams, so B is M^T:
+    the rows of B sum to one, up to e, and its columns have an error.
 
     Args:
-        num_streams: d.
-        initial_leak: share of a stream that goes to others at first.
-        num_iterations: S, `hc_sinkhorn_iters` of the model.
-        epsilon: e, `hc_eps` of the model.
+        num_streams: number of streams that the matrix mixes (d).
+        initial_leak: share of a stream that goes to other streams at first.
+        num_iterations: number of normalisations of columns of M (S), `hc_sinkhorn_iters` of the model.
+        epsilon: added to the softmax and to each sum (e), `hc_eps` of the model.
 
     Shape:
         - logits: (*batch, d²)
@@ -99,13 +99,13 @@ def from_deepseek_v4(
     num_iterations: int = 20,
     norm_epsilon: float = 1e-6,
 ) -> HyperConnection:
-    """Make a connection that computes what DeepSeek-V4's does with these weights.
+    """Return a connection that computes the same as DeepSeek-V4's hyper-connection with these weights.
 
     Args:
-        branch: as for :class:`gomhc.HyperConnection`.
-        fn: its weight.
-        base: its bias.
-        scale: its scales of read, write and mix.
+        branch: the branch, as for :class:`gomhc.HyperConnection`.
+        fn: weight of DeepSeek-V4's module.
+        base: bias of the module.
+        scale: scales of read, write and mix of the module.
         epsilon: `hc_eps` of the model.
         num_iterations: `hc_sinkhorn_iters` of the model.
         norm_epsilon: `rms_norm_eps` of the model.
@@ -131,10 +131,10 @@ def from_deepseek_v4(
 
 
 def to_deepseek_v4(connection: HyperConnection) -> dict[str, Tensor]:
-    """Return `fn`, `base` and `scale` of a connection that is in DeepSeek-V4's form.
+    """Return `fn`, `base` and `scale` of a connection in DeepSeek-V4's form.
 
     Args:
-        connection: a dynamic one that mixes by :class:`gomhc.SinkhornV4`.
+        connection: a dynamic connection whose mixing is :class:`gomhc.SinkhornV4`.
 
     Example::
 
@@ -144,7 +144,7 @@ def to_deepseek_v4(connection: HyperConnection) -> dict[str, Tensor]:
     """
     parts = connection.coefficients
     if not isinstance(parts.mixing, SinkhornV4) or parts.weight is None or parts.scale is None:
-        raise ValueError(f"only dynamic connections with SinkhornV4 have DeepSeek-V4's form, not {parts}")
+        raise ValueError(f"expected a dynamic connection with SinkhornV4, as DeepSeek-V4 has, got {parts}")
     return {"fn": parts.weight.detach(), "base": parts.bias.detach(), "scale": parts.scale.detach()}
 
 

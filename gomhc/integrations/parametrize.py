@@ -17,18 +17,18 @@ Module = TypeVar("Module", bound=nn.Module)
 def doubly_stochastic(
     module: Module, name: str, mixing: Parametrization | str = "go", generator: torch.Generator | None = None
 ) -> Module:
-    """Constrain a square weight to be doubly stochastic: the optimizer sees the free reals that it is made of.
+    """Constrain a square weight to be doubly stochastic; the optimizer then sees the free reals behind it.
 
-    A weight that is doubly stochastic already is kept as closely as the mixing can; any other is replaced by random
-    ones near the identity. A mixing that promises something else makes the weight what it promises. It can be read,
-    assigned, saved and loaded as any weight that torch parametrizes.
+    If the weight is already doubly stochastic, it is kept, as closely as the mixing can. Otherwise it is replaced by a
+    random matrix near the identity. With a mixing that is not doubly stochastic, the weight has the properties that
+    this mixing promises. You can read, assign, save and load the weight like any weight that torch parametrizes.
 
     Args:
-        module: holds the weight, and is changed in place.
+        module: the module that has the weight; it is changed in place.
         name: name of the weight.
-        mixing: what makes the matrix, a value or text (:class:`gomhc.HyperConnection` says more); text means a mixing
-            for as many streams as the weight has rows.
-        generator: draws the initial values.
+        mixing: map to the matrix, a value or text, as for :class:`gomhc.HyperConnection`. As text, it gets as many
+            streams as the weight has rows.
+        generator: random generator for the initial values.
 
     Shape:
         - weight: (*batch, d, d)
@@ -44,10 +44,13 @@ def doubly_stochastic(
         >>> layer.weight = torch.eye(4)
     """
     if parametrize.is_parametrized(module, name):
-        raise ValueError(f"{name!r} is parametrized already; parametrize.remove_parametrizations (torch) undoes that")
+        raise ValueError(
+            f"{name!r} is already parametrized; remove that first with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})"
+        )
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
-        raise ValueError(f"{type(module).__name__} has no tensor {name!r} to make doubly stochastic")
+        raise ValueError(f"{type(module).__name__} has no tensor {name!r}; give the name of one of its weights")
     if weight.dim() < 2:
         raise ValueError(f"expected a weight of shape (*batch, d, d), but {name!r} has shape {tuple(weight.shape)}")
     chosen = as_mixing(mixing, weight.shape[-1] if isinstance(mixing, str) else None)

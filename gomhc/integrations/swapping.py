@@ -18,14 +18,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def swap_mixing(model: Model, mixing: Parametrization | str | None, *, copy: bool = False) -> Model:
-    """Give another mixing to a model that already has hyper-connections. Reads and writes stay as they are.
+    """Replace the mixing of a model that already has hyper-connections. Reads and writes stay the same.
 
-    If the model mixes with Sinkhorn (deepseek_v4, glm5_next), the mixing matrix of the bias stays the same, as closely
-    as `fit` can, and so does, to first order, how tokens steer it. Swapping back restores the outputs if the fit is
-    exact and Sinkhorn's iterations converge.
+    If the model mixes with Sinkhorn (deepseek_v4, glm5_next), the new mixing is fitted to the matrix that the bias
+    gives, and keeps to first order how tokens steer that matrix. Swapping back restores the outputs if the fit is exact
+    and Sinkhorn's iterations converge.
 
-    If the model does not mix its streams (hy_v4, qwen4_exp), it does from now on. The first matrices are near the
-    identity and not on it, where nothing would learn; `initial_leak` of the mixing says how near. Swapping back
+    If the model does not mix its streams (hy_v4, qwen4_exp), it gets a mixing. The initial matrices are near the
+    identity, but not on it, where nothing would learn; `initial_leak` of the mixing sets the distance. Swapping back
     restores the model.
 
     `save_pretrained` and `gomhc.from_pretrained` work with such models.
@@ -89,7 +89,7 @@ def _places(model: nn.Module) -> list[SinkhornPlace | UnmixedPlace]:
     places: list[SinkhornPlace | UnmixedPlace] = [*find_sinkhorn(model), *find_unmixed(model)]
     if not places:
         raise ValueError(
-            f"{type(model).__name__} has no hyper-connections of its own, which deepseek_v4, glm5_next, hy_v4 and "
-            f"qwen4_exp of transformers have; gomhc.upcycle gives streams to a model that has none"
+            f"expected a model with hyper-connections of its own (deepseek_v4, glm5_next, hy_v4 or qwen4_exp of "
+            f"transformers), got {type(model).__name__}; gomhc.upcycle adds streams to a model that has none"
         )
     return places

@@ -1,6 +1,6 @@
-"""Upcycling: a pretrained model of transformers gets several residual streams, and computes the same at first.
+"""Upcycling: add several residual streams to a pretrained model of transformers, which computes the same at first.
 
-Both starts that it takes make a network its plain twin; see `reset_parameters` of `gomhc.layers.Coefficients`.
+Both starts that it takes give the outputs of the plain model; see `reset_parameters` of `gomhc.layers.Coefficients`.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ def upcycle(
     example_inputs: Mapping[str, Any] | None = None,
     generator: torch.Generator | None = None,
 ) -> Model:
-    """Give a Hugging Face transformer several residual streams; at first its outputs are unchanged.
+    """Add several residual streams to a Hugging Face transformer; its outputs are unchanged at first.
 
-    Modules and weights keep their names. Each layer gets a new module, `connections`, in float32 whatever the dtype of
-    the model. `save_pretrained` writes everything, and `gomhc.from_pretrained` reads it. `output_hidden_states` gives
-    the embeddings (batch, time, c), then the streams (batch, time, num_streams, c) after each layer except the last,
-    then the last normed state (batch, time, c), as before.
+    Modules and weights keep their names. Each layer gets a new module, `connections`, which is float32 whatever the
+    dtype of the model. `save_pretrained` writes everything, and `gomhc.from_pretrained` loads it.
+    `output_hidden_states` returns the embeddings (batch, time, c), then the streams (batch, time, num_streams, c) after
+    each layer except the last, then the last normed state (batch, time, c), as before.
 
     Args:
         model: a model of transformers. The branches of its layers are found in their code and checked; a model whose
             outputs would change is refused. `gomhc.register_architecture` declares branches that cannot be found.
-        num_streams: number of streams (d); by default that of `mixing`, or 4 if it is text.
-        mixing: what mixes the streams, a value or text, as for :class:`gomhc.HyperConnection`.
-        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        num_streams: number of streams (d); by default that of `mixing`, or 4 if `mixing` is text.
+        mixing: how the streams are mixed, a value or text, as for :class:`gomhc.HyperConnection`.
+        dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         start: initial values of the coefficients, ``"mean-stream"`` or ``"equal-streams"``; the other starts of
             :class:`gomhc.HyperConnection` would change what the model computes.
         copy: whether to change a copy of the model instead of the model itself.
         example_inputs: arguments for one call of the model, with which its layers are found and checked; by default
             random tokens. Layers that the call does not reach stay plain: pass images to give a vision tower streams.
-        generator: draws the first mixing matrices.
+        generator: random generator for the initial mixing matrices.
 
     Returns:
         The changed model.
@@ -147,12 +147,13 @@ def _require_plain(model: PreTrainedModel) -> None:
         )
     for layer in model.modules():
         if isinstance(layer, StreamLayer):
-            raise ValueError("this model has streams already; upcycle a plain one")
+            raise ValueError("this model already has streams; upcycle a plain model")
         if "HyperConnection" in type(layer).__name__:
             raise ValueError(
                 f"{type(model).__name__} has hyper-connections of its own; gomhc.swap_mixing gives them another mixing"
             )
         if "forward" in vars(layer):
             raise ValueError(
-                "another library has replaced the forward of a layer (accelerate does for device_map); upcycle before"
+                "another library has replaced the forward of a layer, as accelerate does for device_map; call upcycle "
+                "before that"
             )

@@ -1,12 +1,12 @@
-"""Operations that have fast versions; the version that runs is chosen for the tensors at hand.
+"""Operations that have fast versions. Each call chooses a version by the device and dtype of its tensors.
 
-`plain_map.py` and `plain_streams.py` have the plain versions, which read as the equations and are the oracle of the
-others: `batched.py` (pure torch), `ops.py` on `library.py` (C++ in `native/`), `triton_ops.py` on `triton/`, and
-`direct.py`, which calls C++ without an operator where no gradient is wanted.
+`plain_map.py` and `plain_streams.py` have the plain versions, which read like the equations and which the others are
+tested against: `batched.py` (pure torch), `ops.py` on `library.py` (C++ in `native/`), `triton_ops.py` on `triton/`,
+and `direct.py`, which calls C++ without a torch operator if no gradient is needed.
 
-Every version is batch-invariant: a token's results and gradients are the same bit for bit, whatever else is in the
-batch, wherever the token is in it, and on any number of threads. In C++ and Triton this holds by construction. Read and
-write in pure torch use BLAS, which does not promise it; there it is tested.
+Every version is batch-invariant: a token's results and gradients are the same bit for bit, for any other tokens in the
+batch, any position in the batch and any number of threads. In C++ and Triton this holds by construction. Read and write
+in pure torch use BLAS, which does not promise it; there it is tested.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FAST = ("native", "triton")
 
 
 def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tensor:
-    """Map the logits of go-mHC to doubly stochastic matrices, in their dtype.
+    """Map the logits of go-mHC to doubly stochastic matrices of the same dtype.
 
     Args:
-        logits: any real floating point; half precision is computed in float32.
-        num_streams: d, the rows of a matrix.
-        expressivity: s, the rows of a block.
+        logits: logits of any real floating-point dtype; half precision is computed in float32.
+        num_streams: number of rows of a matrix (d).
+        expressivity: number of rows of a block (s).
 
     Shape:
         - logits: (*batch, p) with n = d s and p = n (n - 1) / 2
@@ -57,12 +57,12 @@ def orthostochastic(logits: Tensor, num_streams: int, expressivity: int) -> Tens
 
 
 def mixing(logits: Tensor, form: str | None, plain: Callable[[Tensor], Tensor]) -> Tensor:
-    """Map logits to matrices, in their dtype.
+    """Map logits to matrices of the same dtype.
 
     Args:
-        logits: any real floating point; the compiled version computes half precision in float32.
-        form: what the compiled version computes, as `gomhc.kernels.forms` writes it; None where there is none.
-        plain: the same in plain torch, which takes over where there is no compiled version.
+        logits: logits of any real floating-point dtype; the compiled version computes half precision in float32.
+        form: the map of the compiled version, as `gomhc.kernels.forms` writes it; None if there is none.
+        plain: the same map in plain torch, which is used if there is no compiled version.
 
     Shape:
         - logits: (*batch, p)
@@ -90,13 +90,13 @@ def write(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> Tens
 
     Args:
         streams: the residual streams.
-        mix: what each stream (row) gets of each stream (column).
-        weights: how much of the output each stream gets.
-        output: what the branch returned.
+        mix: weight of each old stream (column) in each new stream (row).
+        weights: weight of the output in each stream.
+        output: the output of the branch.
 
     Shape:
         - streams: (*batch, d, c)
-        - mix: (*batch, d, d), and weights: (*batch, d), or without batch where they are the same for all tokens
+        - mix: (*batch, d, d), and weights: (*batch, d), or without batch if they are the same for all tokens
         - output: (*batch, c)
         - returns: (*batch, d, c), in the dtype of the streams
 
@@ -143,8 +143,8 @@ def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
     """Read the streams with weights that all tokens share: sum_j weights_j streams_j.
 
     Args:
-        streams: what is read.
-        weights: how much of each stream is read.
+        streams: the residual streams.
+        weights: weight of each stream.
 
     Shape:
         - streams: (*batch, d, c), weights: (d,)
@@ -166,19 +166,19 @@ def read_shared(streams: Tensor, weights: Tensor) -> Tensor:
 def read(
     streams: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, read_offset: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Read the streams with the weights that they steer, equations 2 to 4 of the paper.
+    """Read the streams with coefficients that are computed from them, by equations 2 to 4 of the paper.
 
     Args:
-        streams: what is read.
-        weight: W, whose rows are those of read, write and mix in turn.
-        scale: a, how strongly the streams steer.
-        bias: b, the logits that all tokens share.
+        streams: the residual streams.
+        weight: W of the equations, with the rows of read, write and mix in this order.
+        scale: a of the equations: how strongly the streams steer the coefficients.
+        bias: b of the equations: the logits that all tokens share.
         read_offset: added to the read weights (DeepSeek-V4's `hc_eps`).
         epsilon: added to the mean square of the streams.
 
     Shape:
         - streams: (*batch, d, c), weight: (k, d c), scale and bias: (k,) with k = 2 d + p
-        - returns: what the branch sees (*batch, c), write weights (*batch, d), logits of the mix (*batch, p)
+        - returns: the branch's input (*batch, c), write weights (*batch, d), logits of the mix (*batch, p)
 
     Example::
 
@@ -190,7 +190,7 @@ def read(
     """
     batch, d, c = _stream_shape(streams)
     if bias.dim() != 1 or len(bias) < 2 * d:
-        raise ValueError(f"bias must be of shape (2 d + p,), with d = {d} streams here, got {tuple(bias.shape)}")
+        raise ValueError(f"bias must have the shape (2 d + p,) with d = {d} streams, got {tuple(bias.shape)}")
     k = len(bias)
     _require("weight", weight, torch.Size(), k, d * c)
     _require("scale", scale, torch.Size(), k)
@@ -217,25 +217,25 @@ def connect(
     form: str | None,
     mixing: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute a whole connection: write what the one before is to write, read, and map the logits of the mix.
+    """Compute a whole connection: the pending write of the previous one, the read, and the map to the mix.
 
-    It is `write`, `read` and the mixing one after the other. C++ does it in one pass over the streams, and in one call.
+    This is `write`, `read` and the mixing, one after the other. C++ does it in one call and one pass over the streams.
 
     Args:
-        streams: what is written to, or read where nothing is to be written before.
-        before: mix, weights and output that are to be written, as for `write`; or None.
-        weight: W, as for `read`; None where all tokens share the coefficients.
-        scale: one number for read, write and mix each; None as well.
+        streams: the residual streams, before the pending write if there is one.
+        before: mix, weights and output of a pending write, as for `write`; or None.
+        weight: W, as for `read`; None if all tokens share the coefficients.
+        scale: one number each for read, write and mix; None if all tokens share the coefficients.
         bias: b, as for `read`.
         read_offset: added to the read weights.
         epsilon: added to the mean square of the streams.
-        form: of the map, as for the function `mixing`.
-        mixing: the map, logits (*batch, p) to matrices (*batch, d, d).
+        form: form of the map, as for the function `mixing`.
+        mixing: the map from logits (*batch, p) to matrices (*batch, d, d).
 
     Shape:
         - streams: (*batch, d, c), weight: (k, d c), scale: (3,), bias: (k,)
-        - returns: the streams that were read (*batch, d, c), what the branch sees (*batch, c), write weights
-          (*batch, d), the mix (*batch, d, d); the last two without batch where all tokens share them
+        - returns: the streams after the pending write (*batch, d, c), the branch's input (*batch, c), write weights
+          (*batch, d), the mix (*batch, d, d); the last two without batch if all tokens share them
 
     Example::
 
@@ -251,12 +251,16 @@ def connect(
         if connected is not None:
             return connected
     given = (*(before or ()), *((weight, scale) if weight is not None and scale is not None else ()), bias)
-    if form is None or _compiled(streams, *given) != "native" or not _fits(streams, before):
-        if before is not None:
-            streams = write(streams, *before)
+    _stream_shape(streams)
+    _require_one_device(streams, *given)
+    is_native = _compiled(streams, *given) == "native"
+    if before is not None and (form is None or not is_native or not _fits(streams, *before)):
+        written = write(streams, *before)
+        return connect(written, None, weight, scale, bias, read_offset, epsilon, form, mixing)
+    if form is None or not is_native:
         return streams, *_connect_in_steps(streams, weight, scale, bias, read_offset, epsilon, mixing)
     mix, weights, output = before or (None, None, None)
-    if bias.dtype != torch.float32 or (weight is not None and weight.dtype != torch.float32):
+    if any(value is not None and value.dtype != torch.float32 for value in (weight, scale, bias)):
         bias, weight, scale = bias.float(), *(None if value is None else value.float() for value in (weight, scale))
     if not torch.compiler.is_compiling():  # which has no second derivatives
         ops.PLAIN.setdefault(form, mixing)
@@ -265,11 +269,8 @@ def connect(
     return streams if before is None else out, branch_input, write_weights, new_mix
 
 
-def _fits(streams: Tensor, before: tuple[Tensor, Tensor, Tensor] | None) -> bool:
-    """Whether the compiled connection takes what is to be written as it is."""
-    if before is None:
-        return True
-    mix, weights, output = before
+def _fits(streams: Tensor, mix: Tensor, weights: Tensor, output: Tensor) -> bool:
+    """Whether the compiled connection takes what is to be written as it is; not if autocast has made the output."""
     return (
         output.dtype == streams.dtype
         and mix.dtype == weights.dtype == torch.float32
@@ -310,7 +311,7 @@ def _stream_shape(streams: Tensor) -> tuple[torch.Size, Any, Any]:
     if streams.dim() < 2 or min(streams.shape[-2:]) < 1 or not streams.is_floating_point():
         raise ValueError(
             f"streams must be real floating point, of shape (*batch, d, c) with d, c >= 1, got {streams.dtype} of "
-            f"shape {tuple(streams.shape)}; gomhc.expand(x, d) makes streams of x (*batch, c)"
+            f"shape {tuple(streams.shape)}; gomhc.expand(x, d) makes streams from x (*batch, c)"
         )
     return streams.shape[:-2], streams.shape[-2], streams.shape[-1]
 

@@ -36,7 +36,7 @@ _forced_last: Backend | None = None
 
 
 def available() -> tuple[Backend, ...]:
-    """The versions that can run on this machine, fastest first."""
+    """Return the versions that can run on this machine, fastest first."""
     devices = {"cpu", "cuda"} if torch.cuda.is_available() else {"cpu"}
     compiled = {version for device, version in COMPILED.items() if device in devices or INTERPRETED}
     return tuple(name for name in get_args(Backend) if name in compiled | {"batched", "plain"})
@@ -44,12 +44,12 @@ def available() -> tuple[Backend, ...]:
 
 @contextmanager
 def use(backend: str) -> Iterator[None]:
-    """Run every operation of this thread in one version, where it has one for the tensors at hand.
+    """Use one version of the kernels for every operation of this thread, inside a `with` block.
 
-    A version that does not take their device or dtype leaves them to pure torch. Code under torch.compile takes the
-    version that was asked for last in any thread. On CUDA, backward runs in threads of its own, so what is computed
-    again there (`recompute`) takes the default version. With TRITON_INTERPRET=1, ``"triton"`` takes tensors on the CPU
-    too, which Triton's interpreter computes with, slowly: that is for tests.
+    If this version does not support the device or dtype of the tensors, pure torch is used. Code under torch.compile
+    uses the version that was requested last in any thread. On CUDA, backward runs in its own threads, so operations
+    that are computed again there (`recompute`) use the default version. With TRITON_INTERPRET=1, ``"triton"`` also
+    takes tensors on the CPU; Triton's interpreter is slow and meant for tests.
 
     Args:
         backend: one of `available()`.
@@ -102,13 +102,13 @@ def asked_for() -> Backend | None:
 
 
 def reasons() -> dict[Backend, str]:
-    """Each version and why it is used or not, in words."""
+    """Return a sentence for each version that says whether it is used, and why."""
     if library() is not None:
         native = f"active on the CPU, float32 and half precision ({instruction_set()} instructions)"
     else:
         native = search().problem
     if INTERPRETED:
-        triton = "interpreted, as TRITON_INTERPRET=1 is set; by gomhc.kernels.use('triton') on the CPU too"
+        triton = "interpreted, because TRITON_INTERPRET=1 is set; gomhc.kernels.use('triton') uses it on the CPU too"
     elif not torch.cuda.is_available():
         triton = "not used: torch sees no CUDA device"
     elif "cuda" not in COMPILED:
@@ -118,6 +118,6 @@ def reasons() -> dict[Backend, str]:
     return {
         "native": native,
         "triton": triton,
-        "batched": "torch; used where neither native nor triton is",
-        "plain": "the reference; used for float64, in torch.func, and with gomhc.kernels.use('plain')",
+        "batched": "pure torch; used if neither native nor triton is",
+        "plain": "the reference in pure torch; used for float64, in torch.func, and with gomhc.kernels.use('plain')",
     }

@@ -92,7 +92,10 @@ def _differentiable(function: Callable[..., Any], inputs: Sequence[Tensor], grad
     inputs = [tensor.view_as(tensor) for tensor in inputs]
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     results = function(*inputs)
-    gradients = iter(torch.autograd.grad(results, wanted, grads, create_graph=True, allow_unused=True))
+    results = [results] if isinstance(results, Tensor) else results
+    pairs = [pair for pair in zip(results, grads, strict=True) if pair[0].requires_grad]  # a mix may be a constant
+    outputs, at_outputs = [result for result, _ in pairs], [grad for _, grad in pairs]
+    gradients = iter(torch.autograd.grad(outputs, wanted, at_outputs, create_graph=True, allow_unused=True))
     return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
 
 

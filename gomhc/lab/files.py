@@ -55,7 +55,7 @@ def read(path: Path, most: int = LARGEST) -> bytes:
     with open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise Damaged(f"{path} has more than the {most:,} bytes that it can have")
+        raise Damaged(f"{path} is larger than {most:,} bytes, which no such file is")
     return content
 
 
@@ -135,7 +135,7 @@ def flush(path: Path) -> None:
 def require_writable(path: Path) -> None:
     """An OSError now, rather than after the work, if the file at `path` cannot be written. Makes its folder."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} must be a file to write to, got a folder or a device")
+        raise ValueError(f"{path} must be a file to write to, got a folder or a device; choose another path")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass

@@ -77,7 +77,7 @@ def _require_plain(descriptor: int, file: Path) -> None:
     """Nothing is written to a pipe, or through another name of a file that is not ours."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        raise ValueError(f"{file} must be a file of our own, got a pipe, a device or a link; delete it")
+        raise ValueError(f"{file} must be a regular file, got a pipe, a device or a link; delete it")
 
 
 def _is_locked(descriptor: int) -> bool:

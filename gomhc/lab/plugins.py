@@ -39,7 +39,7 @@ def _load(path: Path) -> ModuleType:
     try:
         module = import_module(path.stem)
     except Exception as error:
-        raise ValueError(f"{VARIABLE} lists {path}, which fails: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{VARIABLE} lists {path}, which raises {type(error).__name__}: {error}") from error
     if module.__file__ is None or Path(module.__file__).resolve() != path:
         raise ValueError(f"{VARIABLE} lists {path}, but another module is called {path.stem}; rename the file")
     return module

@@ -22,22 +22,22 @@ from gomhc.layers.state import Pending, State
 from gomhc.shapes import Float
 
 TwinStart = Literal["mean-stream", "equal-streams"]
-"""Initial values with which a network computes at first what its plain residual twin does."""
+"""Starts with which a network computes the same as its plain residual twin at first."""
 Start = Literal[TwinStart, "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""
 
 DEFAULT_START: TwinStart = "mean-stream"
-"""Start of layers, models and recipes that name none."""
+"""The default start of layers, models and recipes."""
 INITIAL_SCALE = 0.01
 """a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
 FAVOURED_READ = 0.7
-"""Read of the one stream that a connection favours in the equal-streams start; the others share the rest."""
+"""Read coefficient of the stream that a connection favours in the equal-streams start; the others share the rest."""
 WRITE_SPREAD = 1.0
-"""b_w of the mean-stream start goes from this to its negative, so writes go from 1.46 to 0.54."""
+"""In the mean-stream start, b_w goes from this value to its negative, so writes go from 1.46 to 0.54."""
 
 
 class ReadWriteMix(NamedTuple):
-    """Coefficients of each token, or of all tokens where they are static; float32 at least."""
+    """Coefficients of each token, or one set for all tokens if they are static; at least float32."""
 
     read: Float[Tensor, "*batch d"]
     write: Float[Tensor, "*batch d"]
@@ -45,29 +45,29 @@ class ReadWriteMix(NamedTuple):
 
 
 class Coefficients(nn.Module):
-    """Coefficients in float32, whatever the dtype of the streams and whatever autocast says.
+    """Compute read, write and mix coefficients in at least float32, whatever the dtype of the streams and autocast.
 
-    All three come from one matrix product. `weight` (2d + p, d c), `bias` (2d + p) and `scale` (3) are packed in the
-    order read, write, mix, as `fn`, `base` and `scale` are in DeepSeek-V4. The root mean square over all streams is
-    applied after the projection, as one number a token. Static coefficients have the bias alone.
+    One matrix product computes all three. `weight` (2d + p, d c), `bias` (2d + p) and `scale` (3) are packed in the
+    order read, write, mix, like `fn`, `base` and `scale` in DeepSeek-V4. The root mean square over all streams is
+    applied after the projection, as one number per token. Static coefficients have only the bias.
 
     Args:
-        dim: channels of a stream (c).
-        mixing: what mixes the streams, as for :class:`gomhc.HyperConnection`.
-        num_streams: d; by default that of `mixing`, or 4 where it is text.
-        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        dim: number of channels of a stream (c).
+        mixing: how the streams are mixed, as for :class:`gomhc.HyperConnection`.
+        num_streams: number of streams (d); by default that of `mixing`, or 4 if `mixing` is text.
+        dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         start: initial values, see :meth:`reset_parameters`.
         initial_scale: how strongly the streams steer the coefficients at first (a of the equations).
-        layer_index: which connection of the network this is.
+        layer_index: index of this connection in the network.
         read_offset: added to the read coefficients.
         norm_epsilon: added to the mean square of the streams.
-        generator: draws the initial values.
+        generator: random generator for the initial values.
         device: device of the parameters.
         dtype: dtype of the parameters.
 
     Shape:
         - input: (*batch, d, c)
-        - output: read (*batch, d), write (*batch, d) and mix (*batch, d, d); without batch where they are static
+        - output: read (*batch, d), write (*batch, d) and mix (*batch, d, d); without batch if they are static
 
     Example::
 
@@ -120,44 +120,45 @@ class Coefficients(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Set the parameters to the initial values that `start` names; on the meta device there are none to set.
+        """Set the parameters to the initial values of `start`. On the meta device, this does nothing.
 
-        With the first two, a network starts as its plain residual twin to rounding, as every mixing of the library
-        starts at a matrix with unit row and column sums. Its readout must be weights that sum to one: the mean, or
-        :class:`gomhc.LearnedReadout`. The streams steer nothing yet: all weights are zero.
+        With `mean-stream` and `equal-streams`, a network computes the same as its plain residual twin at first, to
+        rounding, because every mixing of the library starts at a matrix with unit row and column sums. The weights of
+        the readout must sum to one, as in the mean or :class:`gomhc.LearnedReadout`. The streams do not steer the
+        coefficients yet, because all weights are zero.
 
-        `mean-stream`: reads are 1/d, and writes differ between streams and average one. As `mix` has unit column sums,
-        the mean over streams obeys the plain recursion, while the streams differ.
+        `mean-stream`: reads are 1/d, and writes differ between streams and average one. Because `mix` has unit column
+        sums, the mean over streams follows the plain recursion, while the streams differ.
 
         `equal-streams`: a connection reads mostly its own stream (layer_index modulo d), reads sum to one, and every
-        write is exactly one. As `mix` has unit row sums, all streams stay equal to the plain network's, while their
-        gradients differ.
+        write is exactly one. Because `mix` has unit row sums, all streams stay equal to the plain network's stream,
+        while their gradients differ.
 
-        Step at which a coefficient gets its first gradient, behind a norm that leaves the branch no scale to see:
+        The table gives the step at which a coefficient gets its first gradient, if each branch starts with a norm:
 
         =================================  ===========  =============  ================================================
         coefficient                        mean-stream  equal-streams  why
         =================================  ===========  =============  ================================================
-        read of the first connection       never        never          its streams are equal, whatever was learned
+        read of the first connection       never        never          its streams are always equal
         read of the others                 1            2              streams must differ
         write                              1            1
         mix of the first                   never        never          its streams are equal, and its rows sum to one
         mix of those between               2            2              streams must differ, and so must their gradients
-        mix of the last, mean of streams   never        never          a mean sees column sums alone, which are one
+        mix of the last, mean of streams   never        never          the mean depends on column sums, which are one
         mix of the last, learned readout   2            2              the readout must have learned
         =================================  ===========  =============  ================================================
 
-        A dynamic weight gets its gradient together with its bias, and the scale one step after its weight, which is
-        zero at first.
+        A dynamic weight gets its first gradient at the same step as its bias. The scale gets it one step later, because
+        the weight is zero at first.
 
-        `near-identity`: as in HC and mHC. Each connection reads mostly its own stream (layer_index modulo d), writes
-        one to all, and small random weights steer.
+        `near-identity`: as in HC and mHC. Each connection reads mostly its own stream (layer_index modulo d), all
+        writes are one, and the weights are small and random.
 
-        `deepseek-v4`: zero bias, unit scale and random weights, as transformers initialises that model. Its static part
-        gives reads 1/2, writes 1, and the mixing's matrix at zero logits.
+        `deepseek-v4`: zero bias, unit scale and random weights, as transformers initializes that model. The bias gives
+        reads of 1/2, writes of 1, and the mixing's matrix at zero logits.
 
         Args:
-            generator: draws the random values; by default torch's global one.
+            generator: random generator; by default torch's global one.
         """
         if self.bias.is_meta:
             return
@@ -186,12 +187,12 @@ class Coefficients(nn.Module):
         return self.from_logits(self.logits(streams))
 
     def from_logits(self, logits: Float[Tensor, "*batch size"]) -> ReadWriteMix:
-        """Return the coefficients that these logits mean, by equations 2 to 4."""
+        """Return the coefficients for these logits, by equations 2 to 4."""
         read, write, mix_logits = plain_streams.coefficients(logits, self.mixing.num_streams, self.read_offset)
         return ReadWriteMix(read, write, self.mixing(mix_logits))
 
     def read(self, streams: Float[Tensor, "*batch d c"] | Pending) -> tuple[Tensor, State]:
-        """Return the branch's input (*batch, c), and what is needed to write its output, by the fast kernels."""
+        """Return the branch's input (*batch, c) and the state for writing its output, with the fast kernels."""
         before = None
         if isinstance(streams, Pending):
             (streams, write, mix), output = streams
@@ -204,7 +205,7 @@ class Coefficients(nn.Module):
         return branch_input, State(streams, write, mix)
 
     def logits(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*#batch size"]:
-        """Return the logits of read, write and mix; without batch where the coefficients are static."""
+        """Return the logits of read, write and mix; without batch if the coefficients are static."""
         if self.weight is None:
             return self.bias.to(at_least_float32(streams.dtype))
         assert self.scale is not None

@@ -15,11 +15,11 @@ How = Literal["mean", "sum"]
 
 
 def expand(x: Float[Tensor, "*batch c"], num_streams: int) -> Float[Tensor, "*batch d c"]:
-    """Put the same tokens in every stream.
+    """Copy the tokens into every stream.
 
     Args:
         x: the tokens.
-        num_streams: how many streams to make (d).
+        num_streams: number of streams (d).
 
     Shape:
         - x: (*batch, c)
@@ -36,11 +36,11 @@ def expand(x: Float[Tensor, "*batch c"], num_streams: int) -> Float[Tensor, "*ba
 
 
 def readout(streams: Float[Tensor, "*batch d c"], how: How = "mean") -> Float[Tensor, "*batch c"]:
-    """Reduce the streams to one; :class:`gomhc.LearnedReadout` does it with weights that the streams steer.
+    """Reduce the streams to one. For learned weights, use :class:`gomhc.LearnedReadout`.
 
     Args:
         streams: the residual streams.
-        how: ``"mean"`` or ``"sum"``.
+        how: the reduction, ``"mean"`` or ``"sum"``.
 
     Shape:
         - streams: (*batch, d, c)
@@ -52,18 +52,20 @@ def readout(streams: Float[Tensor, "*batch d c"], how: How = "mean") -> Float[Te
         torch.Size([2, 8])
     """
     if how not in get_args(How):
-        raise ValueError(f"how must be one of {', '.join(get_args(How))}, got {how!r}; for weights use LearnedReadout")
+        raise ValueError(
+            f"how must be one of {', '.join(get_args(How))}, got {how!r}; for learned weights use LearnedReadout"
+        )
     return streams.mean(-2) if how == "mean" else streams.sum(-2)
 
 
 class LearnedReadout(nn.Module):
-    r"""A weighted sum of the streams, sum_j sigmoid(a W x' + b)_j x_j, which starts as their mean.
+    r"""Reduce the streams to a learned weighted sum, sum_j sigmoid(a W x' + b)_j x_j, which starts as their mean.
 
-    The head of DeepSeek-V4, on the same root mean square as the coefficients of a layer.
+    This is the head of DeepSeek-V4. x' is normalized by the same root mean square as in the coefficients of a layer.
 
     Args:
-        dim: channels of a stream (c).
-        num_streams: d.
+        dim: number of channels of a stream (c).
+        num_streams: number of streams (d).
         norm_epsilon: added to the mean square of the streams.
         device: device of the parameters.
         dtype: dtype of the parameters.
@@ -96,7 +98,7 @@ class LearnedReadout(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the parameters so that the readout is the mean of the streams, whatever they are."""
+        """Set the parameters so that the readout is the mean of the streams."""
         mean = torch.full(self.bias.shape, 1 / len(self.bias), device=self.bias.device)
         self.weight.zero_()
         self.bias.copy_(torch.logit(mean, eps=torch.finfo(torch.float32).eps))

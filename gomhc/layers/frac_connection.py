@@ -22,7 +22,7 @@ from gomhc.shapes import Float
 
 
 class FractionCoefficients(NamedTuple):
-    """Coefficients of each token, or of all tokens where they are static; float32 at least."""
+    """Coefficients of each token, or one set for all tokens if they are static; at least float32."""
 
     read: Float[Tensor, "*batch m m"]
     write: Float[Tensor, "*batch m"]
@@ -30,16 +30,17 @@ class FractionCoefficients(NamedTuple):
 
 
 class FracConnection(nn.Module):
-    """Join a branch to one stream whose channels are m fractions, which are mixed, read and written one by one.
+    """Join a branch to one stream whose channels are split into m fractions, which are read, mixed and written to.
 
     It takes no more memory than a plain residual connection, and starts as one: read and mix are the identity, and
-    write is one. Called as :class:`gomhc.Residual` is. The coefficients are not constrained, as in the paper.
+    write is one. It has the interface of :class:`gomhc.Residual`. As in the paper of Frac-Connections, the
+    coefficients are not constrained.
 
     Args:
-        branch: maps (*batch, c) to (*batch, c), or to a tuple that begins with that.
-        dim: channels of the stream (c), a multiple of `num_fractions`.
-        num_fractions: parts into which the channels are split (m).
-        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        branch: maps (*batch, c) to (*batch, c), or to a tuple that begins with such a tensor.
+        dim: number of channels of the stream (c), a multiple of `num_fractions`.
+        num_fractions: number of parts into which the channels are split (m).
+        dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         norm_epsilon: added to the mean square of a fraction.
         device: device of the parameters.
         dtype: dtype of the parameters; the coefficients are computed in at least float32.
@@ -68,7 +69,7 @@ class FracConnection(nn.Module):
     ) -> None:
         super().__init__()
         if num_fractions < 1 or dim % num_fractions != 0:
-            raise ValueError(f"num_fractions={num_fractions} must divide dim={dim}")
+            raise ValueError(f"num_fractions must be at least 1 and divide dim={dim}, got {num_fractions}")
         self.branch = branch
         self.num_fractions = num_fractions
         self.norm_epsilon = norm_epsilon
@@ -83,7 +84,7 @@ class FracConnection(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the coefficients to those of the plain residual connection, whatever the stream is."""
+        """Set the coefficients to those of the plain residual connection."""
         identity = torch.eye(self.num_fractions, device=self.bias.device)
         self.bias.copy_(torch.cat((identity, identity.new_ones(1, self.num_fractions), identity)))
         if self.weight is not None and self.scale is not None:
@@ -106,7 +107,7 @@ class FracConnection(nn.Module):
         return (out, *output[1:]) if isinstance(output, tuple) else out
 
     def coefficients(self, fractions: Float[Tensor, "*batch m e"]) -> FractionCoefficients:
-        """Read (m, m), write (m) and mix (m, m) of each token, or of all tokens where they are static."""
+        """Return read (m, m), write (m) and mix (m, m) of each token, or one set for all tokens if they are static."""
         sizes = (self.num_fractions, 1, self.num_fractions)
         steered = self.bias.to(fractions.dtype)
         if self.weight is not None and self.scale is not None:

@@ -1,4 +1,4 @@
-"""The module through which torch.nn.utils.parametrize reads and assigns a weight that a mixing makes of its logits."""
+"""The module through which torch.nn.utils.parametrize reads and assigns a weight that a mixing computes from logits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gomhc.birkhoff.parametrization import FIT_TOLERANCE
 
 
 class FromLogits(nn.Module):
-    """What torch calls to read the weight (`forward`) and to assign it (`right_inverse`).
+    """Parametrization of a weight for `torch.nn.utils.parametrize`: logits to weight, and back on assignment.
 
     :func:`gomhc.doubly_stochastic` registers it.
 
     Args:
-        mixing: makes the weight of its logits.
-        initial: logits that the first assignment, which registering makes, is to give; None to fit the weight.
+        mixing: the map from logits to the weight.
+        initial: initial logits, which the first assignment returns (registering assigns the weight once); None to fit
+            the logits to the weight.
 
     Shape:
         - input: logits (*batch, p)
@@ -33,7 +34,7 @@ class FromLogits(nn.Module):
     def __init__(self, mixing: Parametrization, initial: Tensor | None) -> None:
         super().__init__()
         self.mixing = mixing
-        self.initial = initial  # what the first assignment, which registering makes, is to give
+        self.initial = initial  # the first assignment, which registering makes, returns these
 
     def forward(self, logits: Tensor) -> Tensor:
         return self.mixing(logits)
@@ -45,8 +46,8 @@ class FromLogits(nn.Module):
         logits, distance = self.mixing.fit(matrix)
         if (distance > max(FIT_TOLERANCE, matrix.shape[-1] * torch.finfo(matrix.dtype).eps)).any():
             warnings.warn(
-                f"the closest matrix that {self.mixing} can express is {distance.max():.2g} away from the one "
-                f"assigned; a larger expressivity, Transportation or Permutations come closer",
+                f"the closest matrix that {self.mixing} can express is {distance.max():.2g} away from the assigned "
+                f"one; use a larger expressivity, Transportation or Permutations to come closer",
                 stacklevel=2,
             )
         return logits

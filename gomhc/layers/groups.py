@@ -1,4 +1,4 @@
-"""Groups of parameters for an optimizer: which decay, and which learn at a rate of their own."""
+"""Parameter groups for an optimizer: which parameters decay, and which have a learning rate of their own."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gomhc.layers.from_logits import FromLogits
 def parameter_groups(
     model: nn.Module, weight_decay: float, coefficient_learning_rate: float | None = None
 ) -> list[dict[str, Any]]:
-    """Divide the parameters for an optimizer: matrices decay; biases, norms and static coefficients do not.
+    """Return parameter groups for an optimizer: weight matrices decay; biases, norms and static coefficients do not.
 
-    Decay would pull the logits of a mixing matrix to zero, which for go-mHC is the identity, where nothing learns.
-    Weights that others have parametrized (`weight_norm`, `spectral_norm`) decay as any matrix does.
+    Decay would pull the logits of a mixing matrix to zero. For go-mHC this is the identity, where nothing learns.
+    Weights with other parametrizations (`weight_norm`, `spectral_norm`) decay like any matrix.
 
     Args:
         model: any module.
-        weight_decay: weight decay of the matrices.
-        coefficient_learning_rate: learning rate of what makes the coefficients (read, write and mix) of the
-            hyper-connections, which then get groups of their own; by default that of all other weights. When a network
-            is trained from scratch with AdamW, a tenth of the others' rate is a good choice.
+        weight_decay: weight decay of the weight matrices.
+        coefficient_learning_rate: learning rate of the parameters that compute the coefficients (read, write and mix)
+            of the hyper-connections, which then get groups of their own; by default, they learn at the rate of all
+            other weights. If you train a network from scratch with AdamW, a tenth of the other rate is a good choice.
 
     Returns:
-        Two groups, the one that decays first; with `coefficient_learning_rate` each without its coefficients, then the
-        coefficients that decay and those that do not.
+        Two groups: the parameters that decay, then the others. With `coefficient_learning_rate`, two more groups
+        follow: the coefficients' parameters that decay, then those that do not.
 
     Example::
 

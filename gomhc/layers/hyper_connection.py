@@ -22,33 +22,34 @@ from gomhc.layers.state import Pending, State, written
 class HyperConnection(nn.Module):
     """Join a branch to d residual streams: mix them, and add the branch's output to each.
 
-    The branch sees one stream (*batch, c), a weighted sum. Further arguments are passed to the branch. If it returns a
-    tuple, the first element is written to the streams, and the others (caches, attention weights) are returned after
-    them. Stacks that fuse one layer's write with the next one's read call :meth:`read` and :meth:`write`; the branch
-    may be None then.
+    The branch sees one stream (*batch, c), a weighted sum of all streams. Further arguments are passed to the branch.
+    If the branch returns a tuple, its first element is written to the streams, and the others (caches, attention
+    weights) are returned after the streams. To run code between reading and writing, call :meth:`read` and
+    :meth:`write`; the branch may then be None.
 
-    `mix` is applied as in the paper, out_i = sum_j mix_ij x_j; DeepSeek-V4 applies the transpose of its `comb`.
+    `mix` is applied as in the paper, out_i = sum_j mix_ij x_j. DeepSeek-V4 applies the transpose of its `comb`.
 
     Args:
-        branch: maps (*batch, c) to (*batch, c): a module or a function, or None.
-        dim: channels of a stream (c).
-        mixing: what mixes the streams, a :class:`gomhc.Parametrization` or text: a key of `gomhc.PARAMETRIZATIONS` or
-            a name such as ``"mhc-lite"``, with options after a colon (``"go:expressivity=3"``).
-        num_streams: d; by default that of `mixing`, or 4 where it is text.
-        dynamic: whether each token steers its own coefficients, or all tokens share them.
-        start: initial values of the coefficients, ``"mean-stream"``, ``"equal-streams"``, ``"near-identity"`` or
-            ``"deepseek-v4"``. With the first two, a network starts as its plain residual twin; see
+        branch: module or function that maps (*batch, c) to (*batch, c), or None.
+        dim: number of channels of a stream (c).
+        mixing: how the streams are mixed: a :class:`gomhc.Parametrization`, or text. Text is a key of
+            `gomhc.PARAMETRIZATIONS` or a name such as ``"mhc-lite"``, with options after a colon
+            (``"go:expressivity=3"``).
+        num_streams: number of streams (d); by default that of `mixing`, or 4 if `mixing` is text.
+        dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
+        start: initial values of the coefficients: ``"mean-stream"``, ``"equal-streams"``, ``"near-identity"`` or
+            ``"deepseek-v4"``. With the first two, a network computes the same as its plain residual twin at first; see
             :meth:`reset_parameters` of `Coefficients`.
         initial_scale: how strongly the streams steer the coefficients at first (a of equations 2 to 4).
-        layer_index: which connection of the network this is; ``"equal-streams"`` and ``"near-identity"`` favour
+        layer_index: index of this connection in the network; ``"equal-streams"`` and ``"near-identity"`` favour
             stream `layer_index` modulo d.
-        recompute: whether backward keeps the streams alone and computes the rest again, branch included.
-        pending: whether calling the connection leaves its write to the one that reads next, which does both in one
-            pass: it returns a :class:`gomhc.layers.Pending`, which connections take in place of streams. `recompute`
-            keeps nothing but streams, so it writes at once.
+        recompute: whether to keep only the streams for backward, and compute the rest again, including the branch.
+        pending: whether calling the connection returns a :class:`gomhc.layers.Pending` instead of streams. The next
+            connection takes it in place of streams, and does this write and its own read in one pass. With
+            `recompute`, the connection writes at once.
         read_offset: added to the read coefficients (`hc_eps` of DeepSeek-V4).
         norm_epsilon: added to the mean square of the streams.
-        generator: draws the initial values.
+        generator: random generator for the initial values.
         device: device of the parameters.
         dtype: dtype of the parameters; the coefficients are computed in at least float32.
 
@@ -104,14 +105,14 @@ class HyperConnection(nn.Module):
 
     @property
     def mixing(self) -> Parametrization:
-        """The parametrization that makes the mixing matrices."""
+        """The parametrization of the mixing matrices."""
         return self.coefficients.mixing
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Set the coefficients to their initial values; the branch, which is the caller's, stays as it is.
+        """Set the coefficients to their initial values. The branch stays as it is.
 
         Args:
-            generator: draws the random values; by default torch's global one.
+            generator: random generator; by default torch's global one.
 
         Example::
 
@@ -126,8 +127,8 @@ class HyperConnection(nn.Module):
 
         Args:
             streams: the residual streams.
-            args: further arguments of the branch.
-            kwargs: further arguments of the branch.
+            args: further arguments for the branch.
+            kwargs: further keyword arguments for the branch.
 
         Shape:
             - streams: (*batch, d, c)
@@ -146,10 +147,10 @@ class HyperConnection(nn.Module):
         return self._connect(streams, *args, **kwargs)
 
     def read(self, streams: Tensor | Pending) -> tuple[Tensor, State]:
-        """Return what the branch is to see, and what :meth:`write` needs.
+        """Return the branch's input, and the state that :meth:`write` needs.
 
         Args:
-            streams: the residual streams, or a :class:`gomhc.layers.Pending` of the connection before.
+            streams: the residual streams, or a :class:`gomhc.layers.Pending` of the previous connection.
 
         Shape:
             - streams: (*batch, d, c)
@@ -167,7 +168,7 @@ class HyperConnection(nn.Module):
         if shape[-2:] != expected:
             raise ValueError(
                 f"this connection takes streams of shape (*batch, {expected[0]}, {expected[1]}), "
-                f"got {tuple(shape)}; gomhc.expand(x, {expected[0]}) makes streams of x (*batch, {expected[1]})"
+                f"got {tuple(shape)}; gomhc.expand(x, {expected[0]}) makes streams from x (*batch, {expected[1]})"
             )
         return coefficients.read(streams)
 
@@ -175,8 +176,8 @@ class HyperConnection(nn.Module):
         """Return the streams after the branch; see :meth:`read` for an example.
 
         Args:
-            state: what :meth:`read` returned.
-            branch_output: what the branch made of its input.
+            state: the state that :meth:`read` returned.
+            branch_output: the output of the branch.
 
         Shape:
             - branch_output: (*batch, c)
@@ -188,14 +189,14 @@ class HyperConnection(nn.Module):
         shape = state.streams.shape
         if branch_output.shape != shape[:-2] + shape[-1:]:
             raise ValueError(
-                f"the branch must return the shape it is given, {(*shape[:-2], shape[-1])}, "
+                f"the branch must return the shape of its input, {(*shape[:-2], shape[-1])}, "
                 f"got {tuple(branch_output.shape)}"
             )
         return Pending(state, branch_output)
 
     def _connect(self, streams: Tensor | Pending, *args: Any, **kwargs: Any) -> Any:
         if self.branch is None:
-            raise ValueError("this connection has no branch; call read and write, or give it one")
+            raise ValueError("this connection has no branch; call read and write, or pass a branch when you create it")
         branch_input, state = self.read(streams)
         output = self.branch(branch_input, *args, **kwargs)
         pending = self._pending(state, output[0] if isinstance(output, tuple) else output)

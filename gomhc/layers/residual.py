@@ -1,4 +1,4 @@
-"""The plain residual connection, in the form of a hyper-connection: networks of one stream are built of it."""
+"""The plain residual connection, with the interface of a hyper-connection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from torch import Tensor, nn
 
 
 class Residual(nn.Module):
-    """Add a branch to its input, x <- x + F(x). Called as :class:`gomhc.HyperConnection` is: a model can have either.
+    """Add the output of a branch to its input, x <- x + F(x).
+
+    It has the interface of :class:`gomhc.HyperConnection`, so a model can use either.
 
     Args:
-        branch: maps x to a tensor of its shape, or to a tuple that begins with one.
+        branch: maps x to a tensor of the same shape, or to a tuple that begins with one.
 
     Shape:
-        - input: any
-        - output: as the input, followed by whatever else the branch returned
+        - input: any shape
+        - output: the shape of the input, followed by whatever else the branch returned
 
     Example::
 

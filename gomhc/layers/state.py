@@ -1,4 +1,4 @@
-"""What a hyper-connection hands from its read to its write, and on to the read of the next one.
+"""What a hyper-connection passes from its read to its write, and to the read of the next connection.
 
 d = num_streams, c = channels of a stream
 """
@@ -14,7 +14,7 @@ from gomhc.shapes import Float
 
 
 class State(NamedTuple):
-    """The streams and coefficients that `read` hands to `write`."""
+    """The streams and coefficients that `read` passes to `write`."""
 
     streams: Float[Tensor, "*batch d c"]
     write: Float[Tensor, "*#batch d"]
@@ -22,7 +22,7 @@ class State(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Streams that are still to be written: the connection that reads them next does both in one pass.
+    """Streams whose write is still pending: the next connection does it together with its own read, in one pass.
 
     Example::
 
@@ -34,7 +34,7 @@ class Pending(NamedTuple):
 
     state: State
     output: Float[Tensor, "*batch c"]
-    """What the branch made of its input."""
+    """The output of the branch."""
 
     def written(self) -> Float[Tensor, "*batch d c"]:
         """Return the streams after the branch."""
@@ -43,5 +43,5 @@ class Pending(NamedTuple):
 
 
 def written(streams: Tensor | Pending) -> Tensor:
-    """Return the streams, with what is pending written to them."""
+    """Return the streams, after a pending write."""
     return streams.written() if isinstance(streams, Pending) else streams

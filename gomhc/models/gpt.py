@@ -37,26 +37,27 @@ Cache = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Sizes and mixing of a :class:`GPT`; the defaults are the paper's model of 30M parameters, with one stream.
+    """Sizes and mixing of a :class:`GPT`. The defaults are the paper's model of 30M parameters, with one stream.
 
     Args:
-        num_layers: blocks of one attention and one feed-forward network each.
-        num_heads: attention heads, which divide the channels.
-        num_channels: width of a token (c).
+        num_layers: number of blocks, each with attention and a feed-forward network.
+        num_heads: number of attention heads, which must divide num_channels.
+        num_channels: number of channels of a stream (c).
         hidden_channels: width of the hidden layer of a feed-forward network; by default 4c.
-        context_length: the most tokens that attention sees.
+        context_length: maximum number of tokens that attention sees.
         vocab_size: number of different tokens; the default is GPT-2's.
-        dropout: share of activations that are dropped in training.
-        mixing: what mixes the residual streams, a value or text; None for one plain stream.
-        num_streams: residual streams (d); by default those of the mixing, or 4 where it is text.
-        num_fractions: parts into which the channels of one plain stream are split (:class:`gomhc.FracConnection`).
-        readout: how streams become one again before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
-        dynamic: whether each token steers its own coefficients, or all tokens share them.
+        dropout: dropout probability in training.
+        mixing: how the residual streams are mixed, a value or text; None for one plain stream.
+        num_streams: number of residual streams (d); by default that of the mixing, or 4 if the mixing is text.
+        num_fractions: number of parts into which the channels of one plain stream are split
+            (:class:`gomhc.FracConnection`).
+        readout: how the streams are reduced to one before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
+        dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
         initial_scale: how strongly the streams steer the coefficients at first.
-        total_leak: the initial leaks of all connections together, each of which gets an equal share; None leaves each
-            the `initial_leak` of the mixing, so that a deeper network leaks more.
-        recompute: whether backward computes the connections and their branches again instead of keeping them.
+        total_leak: initial leak of all connections together, divided equally among them; with None, each has the
+            `initial_leak` of the mixing, so a deeper network leaks more.
+        recompute: whether backward computes the connections and their branches again, instead of keeping activations.
 
     Example::
 
@@ -65,37 +66,37 @@ class GPTConfig:
     """
 
     num_layers: int = 6
-    """Blocks of one attention and one feed-forward network each."""
+    """Number of blocks, each with attention and a feed-forward network."""
     num_heads: int = 6
-    """Attention heads; they divide the channels."""
+    """Number of attention heads, which must divide num_channels."""
     num_channels: int = 384
-    """Width of a token (c)."""
+    """Number of channels of a stream (c)."""
     hidden_channels: int | None = None
     """Width of the hidden layer of a feed-forward network; by default 4c."""
     context_length: int = 512
-    """The most tokens that attention sees."""
+    """Maximum number of tokens that attention sees."""
     vocab_size: int = 50257
     """Number of different tokens; the default is GPT-2's."""
     dropout: float = 0.0
-    """Share of activations that are dropped in training."""
+    """Dropout probability in training."""
     mixing: Parametrization | str | None = None
-    """What mixes the residual streams, a value or text (which becomes a value); None for one plain stream."""
+    """How the residual streams are mixed, a value or text (which is resolved to a value); None for one plain stream."""
     num_streams: int | None = None
-    """Residual streams (d); by default those of the mixing, or 4 where it is text."""
+    """Number of residual streams (d); by default that of the mixing, or 4 if the mixing is text."""
     num_fractions: int = 1
-    """Parts into which the channels of one plain stream are split, as frac-connections do."""
+    """Number of parts into which the channels of one plain stream are split (Frac-Connections)."""
     readout: Literal["mean", "sum", "learned"] = "mean"
-    """Reduction of the streams to one before the last norm."""
+    """How the streams are reduced to one before the last norm."""
     dynamic: bool = True
-    """Whether each token steers its own coefficients, or all tokens share them."""
+    """Whether coefficients are computed for each token; otherwise all tokens share the same ones."""
     start: Start = DEFAULT_START
     """Initial values of the coefficients."""
     initial_scale: float = INITIAL_SCALE
     """How strongly the streams steer the coefficients at first."""
     total_leak: float | None = None
-    """Initial leaks of all connections together, shared equally; None leaves each that of the mixing."""
+    """Initial leak of all connections together, divided equally among them; with None, each has that of the mixing."""
     recompute: bool = False
-    """Whether backward computes the connections and their branches again instead of keeping them."""
+    """Whether backward computes the connections and their branches again, instead of keeping activations."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_heads", "num_channels", "context_length", "vocab_size"):
@@ -113,7 +114,7 @@ class GPTConfig:
             require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
         require_whole("num_fractions", self.num_fractions, 1)
         if self.num_channels % self.num_fractions != 0:
-            raise ValueError(f"num_fractions={self.num_fractions} must divide num_channels={self.num_channels}")
+            raise ValueError(f"num_fractions must divide num_channels={self.num_channels}, got {self.num_fractions}")
         if self.num_fractions > 1 and self.mixing is not None:
             raise ValueError(f"num_fractions={self.num_fractions} splits one plain stream; leave the mixing out")
         if self.mixing is not None:
@@ -222,14 +223,14 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A GPT-2 with one residual stream or several, whose embeddings are tied.
+    """A GPT-2 with one residual stream or several, and tied embeddings.
 
-    With the default start, a model with streams is at first the same function as the plain one with the same weights:
-    `load_state_dict(plain.state_dict(), strict=False)` makes it its twin.
+    With the default start, a model with streams computes the same function at first as the plain model with the same
+    weights, which `load_state_dict(plain.state_dict(), strict=False)` loads.
 
     Args:
-        config: its sizes and its mixing.
-        generator: draws the initial values; by default torch's global one.
+        config: sizes and mixing of the model.
+        generator: random generator for the initial values; by default torch's global one.
 
     Shape:
         - input: tokens (batch, time), and targets (batch, time) or None
@@ -260,12 +261,12 @@ class GPT(nn.Module):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Set all parameters to their initial values: coefficients as `config.start` says, the others as in GPT-2.
 
-        GPT-2 draws weights with a standard deviation of 0.02, those that write to the residual stream smaller with
-        depth, and sets biases to zero. Coefficients are drawn last, so that generators of the same seed give the plain
-        network and every network with streams the same weights.
+        GPT-2 draws weights with a standard deviation of 0.02, which is smaller in deep networks for the weights that
+        write to the residual stream, and sets biases to zero. Coefficients are drawn last, so that with the same seed
+        the plain network and every network with streams get the same weights.
 
         Args:
-            generator: draws the random values; by default torch's global one.
+            generator: random generator; by default torch's global one.
         """
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -282,7 +283,7 @@ class GPT(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"] | None = None
     ) -> tuple[Float[Tensor, "batch time vocab"], Float[Tensor, ""] | None]:
-        """Scores of the next token at every place, and their mean cross-entropy (targets of -1 do not count)."""
+        """Return logits of the next token at every position, and their mean cross-entropy, ignoring targets of -1."""
         logits, _ = self._logits(tokens, None)
         if targets is None:
             return logits, None
@@ -298,12 +299,13 @@ class GPT(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Iterator[Int[Tensor, "batch 1"]]:
-        """Yield the next token, `num_tokens` times; temperature 0 takes the likeliest.
+        """Yield the next token, `num_tokens` times; temperature 0 takes the most likely token.
 
-        Keys and values are kept, until the text is longer than the context: then each step reads the last tokens anew.
+        Keys and values are cached until the text is longer than the context. After that, each step reads the last
+        `context_length` tokens again.
         """
         if tokens.shape[-1] == 0:
-            raise ValueError("a text must have at least one token to go on from, got none")
+            raise ValueError("tokens must hold at least one token to continue from, got none")
         require_whole("num_tokens", num_tokens, 0)
         require_number("temperature", temperature, least=0)
         if top_k is not None:
@@ -319,7 +321,7 @@ class GPT(nn.Module):
             yield token
 
     def generate(self, tokens: Int[Tensor, "batch time"], num_tokens: int, **options: Any) -> Int[Tensor, "batch all"]:
-        """The tokens followed by `num_tokens` more; options as for `stream`."""
+        """Return the tokens followed by `num_tokens` more; the options are those of `stream`."""
         return torch.cat((tokens, *self.stream(tokens, num_tokens, **options)), dim=-1)
 
     def _logits(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:

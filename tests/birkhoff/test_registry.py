@@ -66,8 +66,8 @@ class TestText:
         [
             ("magic", r"must be one of go, .* names go-s1, .* got 'magic'; gomhc\.register adds one"),
             ("", "got ''"),
-            ("go:depth=3", "go has the options initial_leak, expressivity, rotation, layout, got depth"),
-            ("go-s2:num_streams=3", "go-s2 has the options .* got num_streams"),
+            ("go:depth=3", "go has no option depth; its options are initial_leak, expressivity, rotation, layout"),
+            ("go-s2:num_streams=3", "go-s2 has no option num_streams; its options are initial_leak"),
             ("go:3", "options must look like expressivity=3,rotation=givens, got '3'"),
             ("average:term=3", "term must be a parametrization or its key, such as 'go', got 3"),
             ("average:term=magic", "must be one of go, .*got 'magic'"),
@@ -136,7 +136,7 @@ class TestRegister:
             gomhc.register(uniform(names={key: {}}))
 
     def test_the_word_for_no_mixing_is_refused(self):
-        with pytest.raises(ValueError, match="the key 'none' of Uniform stands for no mixing"):
+        with pytest.raises(ValueError, match="the key 'none' of Uniform is reserved for a network without streams"):
             gomhc.register(uniform(key="none"))
 
     @pytest.mark.unchecked

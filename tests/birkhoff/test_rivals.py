@@ -51,7 +51,7 @@ def test_quaternions_reach_any_rotation_of_four_streams():
 
 
 def test_quaternions_are_for_four_streams():
-    with pytest.raises(ValueError, match="quaternions turn four streams, got num_streams=3; use rotation=cayley"):
+    with pytest.raises(ValueError, match="quaternions need num_streams=4, got 3; use rotation=cayley"):
         Orthogonal(num_streams=3, rotation="quaternions")
 
 

@@ -105,7 +105,7 @@ def test_gain_counts_from_the_first_connection_forward_and_from_the_last_backwar
     assert found.gain_backward.tolist() == [16, 8, 4, 2]
     assert found.marginal_error.tolist() == [1, 1, 1, 1]
     said = " ".join(findings(found))
-    assert "amplify a signal up to 16 times" in said
+    assert "amplify a signal by a factor of up to 16." in said
     assert "not doubly stochastic" in said
 
 
@@ -156,20 +156,33 @@ def test_collapsed_streams_are_seen():
     found = inspect(model, text())
     torch.testing.assert_close(found.similarity, torch.ones(6, dtype=torch.float64))
     assert found.stream_spread.max() < 1e-6
-    assert any("nearly one" in sentence for sentence in findings(found))
+    assert any("collapsed into one" in sentence for sentence in findings(found))
     assert any("6 of 6 connections hardly mix" in sentence for sentence in findings(found))
 
 
-def test_verdict_says_that_streams_are_healthy_with_their_numbers_or_how_many_checks_stand_out():
+def test_verdict_says_that_streams_are_healthy_with_their_numbers_or_how_many_checks_fail():
     ill = inspect(moved(gpt()), text())
     apart = 0.5 * torch.ones_like(ill.stream_similarity) + 0.5 * torch.eye(D, dtype=ill.stream_similarity.dtype)
     half = torch.full_like(ill.composite_second_eigenvalue, 0.5)
     well = replace(ill, stream_similarity=apart, composite_second_eigenvalue=half)
     assert len(findings(ill)) == 2
-    assert verdict(ill) == "7 of 9 checks of the streams pass, and 2 stand out."
-    assert verdict(replace(well, gain_forward=2 + half)).endswith("and 1 stands out.")
-    assert verdict(well).startswith("The streams are healthy, all 9 checks pass: streams differ (mean cosine 0.5000 at")
+    assert verdict(ill) == "7 of 9 checks of the streams pass, and 2 fail."
+    assert verdict(replace(well, gain_forward=2 + half)).endswith("and 1 fails.")
+    assert verdict(well).startswith("The streams are healthy. All 9 checks pass: streams differ (mean cosine 0.5000 at")
     assert [check.finding for check in checks(ill) if not check.passed] == findings(ill)
+
+
+def test_streams_that_are_not_numbers_are_not_healthy():
+    """As in a network that has diverged; zero gradients are no learning either."""
+    found = inspect(moved(gpt()), text())
+    measured = {
+        name: torch.full_like(value, torch.nan)
+        for name, value in vars(found).items()
+        if isinstance(value, torch.Tensor)
+    }
+    assert not any(check.passed for check in checks(replace(found, **measured)))
+    still = replace(found, coefficient_gradient=torch.zeros_like(found.coefficient_gradient))
+    assert sum("hardly learn" in sentence for sentence in findings(still)) == 3
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -213,7 +226,7 @@ def test_one_stream_is_no_special_case():
 
 def test_a_plain_model_is_refused():
     model = GPT(GPTConfig(num_layers=1, num_heads=2, num_channels=16, context_length=16, vocab_size=61))
-    with pytest.raises(ValueError, match="GPT has no hyper-connections to look at"):
+    with pytest.raises(ValueError, match="GPT has no hyper-connections to inspect"):
         inspect(model, text())
 
 

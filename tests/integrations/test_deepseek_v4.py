@@ -111,7 +111,7 @@ def test_only_that_form_can_be_written_back():
         HyperConnection(None, 16, gomhc.Sinkhorn(num_streams=4)),
         HyperConnection(None, 16, gomhc.SinkhornV4(num_streams=4), dynamic=False),
     ):
-        with pytest.raises(ValueError, match="only dynamic connections with SinkhornV4"):
+        with pytest.raises(ValueError, match="expected a dynamic connection with SinkhornV4"):
             to_deepseek_v4(connection)
 
 

@@ -107,7 +107,7 @@ def test_half_precision_modules_keep_their_dtype():
 
 def test_assigning_what_cannot_be_expressed_warns(generator):
     layer = linear(Orthostochastic(num_streams=4, expressivity=1))
-    with pytest.warns(UserWarning, match=r"closest matrix .* away from the one assigned; a larger expressivity"):
+    with pytest.warns(UserWarning, match=r"closest matrix .* away from the assigned one; use a larger expressivity"):
         layer.weight = sinkhorn_uniform(4, 1, generator)[0].float()
 
 
@@ -129,7 +129,7 @@ def test_models_on_the_meta_device_have_the_right_shapes(parametrization):
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ValueError, match="'weight' is parametrized already"):
+    with pytest.raises(ValueError, match="'weight' is already parametrized"):
         gomhc.doubly_stochastic(linear(Orthostochastic(num_streams=4)), "weight", Transportation(num_streams=4))
     with pytest.raises(ValueError, match="Linear has no tensor 'wieght'"):
         gomhc.doubly_stochastic(nn.Linear(4, 4), "wieght", Orthostochastic(num_streams=4))

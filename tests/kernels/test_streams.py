@@ -332,6 +332,57 @@ def test_second_derivatives_of_a_whole_connection(dynamic, before):
             torch.testing.assert_close(gradient.double(), oracle, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("mixing", ["go", "identity"])
+def test_second_derivatives_where_some_results_are_constants(mixing, dynamic, before):
+    """Static coefficients that are frozen are constants, and so is a mix that is the identity."""
+    torch.manual_seed(0)
+    connection = HyperConnection(None, 5, mixing, 2, dynamic=dynamic, start="near-identity").requires_grad_(False)
+    coefficients, streams = connection.coefficients, torch.randn(3, 2, 5, requires_grad=True)
+    own = (3,) if before == "of each token" else ()
+    written = None if before == "nothing" else (torch.rand(*own, 2, 2), torch.rand(*own, 2), torch.randn(3, 5))
+
+    def second(backend):
+        with kernels.use(backend):
+            results = kernels.connect(
+                *(streams, written, coefficients.weight, coefficients.scale, coefficients.bias, 0.0, 1e-6),
+                *(connection.mixing.kernel, connection.mixing),
+            )
+            loss = sum(result.pow(3).sum() for result in results)
+            (gradient,) = torch.autograd.grad(loss, streams, create_graph=True)
+            return torch.autograd.grad(gradient.square().sum(), streams)[0]
+
+    torch.testing.assert_close(second("native"), second("plain"), rtol=1e-3, atol=1e-3)
+
+
+def test_a_connection_on_another_device_is_refused():
+    """Torch would choose the version without numbers, and hand memory back that nobody has written to."""
+    connection = HyperConnection(None, 5, num_streams=2, device="meta")
+    with pytest.raises(ValueError, match="on one device, got cpu, meta"):
+        connection.read(torch.randn(3, 2, 5))
+    with pytest.raises(ValueError, match="on one device, got cpu, meta"), torch.no_grad():
+        connection.read(torch.randn(3, 2, 5))
+
+
+def test_what_are_no_streams_is_refused_by_a_connection():
+    mixing = Orthostochastic(num_streams=2)
+    for grad in (True, False):
+        with pytest.raises(ValueError, match="streams must be real floating point"), torch.set_grad_enabled(grad):
+            kernels.connect(torch.randn(4), None, None, None, torch.zeros(10), 0.0, 1e-6, mixing.kernel, mixing)
+
+
+@pytest.mark.parametrize("other", ["weight", "scale", "bias"])
+def test_parameters_of_a_connection_may_differ_in_dtype(other):
+    connection = HyperConnection(None, 5, num_streams=2, start="near-identity")
+    streams, expected = torch.randn(3, 2, 5), copy.deepcopy(connection)
+    for each, dtype in ((expected, torch.float32), (connection, torch.bfloat16)):
+        parameter = getattr(each.coefficients, other)
+        parameter.data = parameter.data.bfloat16().to(dtype)
+    for one, two in zip(connection.read(streams)[1], expected.read(streams)[1], strict=True):
+        assert torch.equal(one, two)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_finds_nothing_wrong_with_the_operators(dtype):
     torch.manual_seed(0)

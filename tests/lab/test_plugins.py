@@ -146,9 +146,9 @@ def test_two_experiments_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ('    name = "traces"\n', "", "outside.Traces must have a name, which is text, got None"),
+        ('    name = "traces"\n', "", "the name of the experiment outside.Traces must be text, got None"),
         ('name = "traces"', 'name = "../traces"', "lower-case letters, digits and single hyphens, got '../traces'"),
-        ('title = "Traces at the start"', "title = 3", "outside.Traces must have a title"),
+        ('title = "Traces at the start"', "title = 3", "the title of the experiment outside.Traces must be text"),
         ("def findings", "def found", "abstract"),
     ],
 )
@@ -165,5 +165,5 @@ def test_a_finding_for_no_claim_is_refused() -> None:
         experiment="traces", run="TraceRun", configuration={}, full_size=True, key="", code_version="", commit="",
         versions={}, device="", wall_time=0.0, metrics={"traces": [3.5]},
     )  # fmt: skip
-    with pytest.raises(ValueError, match="traces has findings for trace-lrage, which it does not claim"):
+    with pytest.raises(ValueError, match="traces has findings for trace-lrage, but its claims have no such id"):
         judge([experiment], {"traces": [record]})

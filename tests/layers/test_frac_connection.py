@@ -100,9 +100,9 @@ def test_reset_parameters_after_the_meta_device():
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ValueError, match="num_fractions=5 must divide dim=12"):
+    with pytest.raises(ValueError, match="num_fractions must be at least 1 and divide dim=12, got 5"):
         FracConnection(nn.Identity(), C, 5)
-    with pytest.raises(ValueError, match="num_fractions=5 must divide num_channels=12"):
+    with pytest.raises(ValueError, match="num_fractions must divide num_channels=12, got 5"):
         GPTConfig(**TINY, num_fractions=5)
     with pytest.raises(ValueError, match="num_fractions=2 splits one plain stream; leave the mixing out"):
         GPTConfig(**TINY, num_fractions=2, mixing="go")

@@ -417,7 +417,7 @@ def test_mistakes_are_explained():
     with pytest.raises(ValueError, match=r"got \(12,\)"):
         connection(torch.randn(C))
     wrong = HyperConnection(lambda x: x[..., :-1], C, Orthostochastic(num_streams=D))
-    with pytest.raises(ValueError, match=r"must return the shape it is given, \(2, 12\), got \(2, 11\)"):
+    with pytest.raises(ValueError, match=r"must return the shape of its input, \(2, 12\), got \(2, 11\)"):
         wrong(torch.randn(2, D, C))
 
 
@@ -429,5 +429,5 @@ def test_unknown_start():
 
 @pytest.mark.unchecked
 def test_unknown_readout():
-    with pytest.raises(ValueError, match="one of mean, sum, got 'max'; for weights use LearnedReadout"):
+    with pytest.raises(ValueError, match="one of mean, sum, got 'max'; for learned weights use LearnedReadout"):
         gomhc.readout(torch.zeros(2, D, C), "max")

@@ -1,5 +1,5 @@
-"""Time and memory of one more token, with the keys and values of a text at hand: a GPT and an upcycled llama. Of the
-llama also in bfloat16, and when it reads a prompt.
+"""Time and memory of decoding one more token with a key-value cache: a GPT and an upcycled llama. The llama is also
+measured in bfloat16, and reading a prompt.
 
 c = num_channels, d = num_streams
 """
@@ -27,14 +27,14 @@ DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
 @dataclass(frozen=True, kw_only=True)
 class Decode(Benchmark):
-    """Decoding one token at batch 1, and reading a prompt: the 30M GPT and a llama, with one stream and with four."""
+    """Decoding one token at batch size 1, and reading a prompt: the 30M GPT and a llama, with one stream and four."""
 
     text: int = 64
-    """Number of tokens before the one that is decoded."""
+    """Number of tokens in the key-value cache before the token that is decoded."""
     prompt: int = 256
-    """Number of tokens of the prompt that the llama reads at once."""
+    """Number of tokens in the prompt that the llama reads at once."""
 
-    title: ClassVar[str] = "One token more, or a prompt"
+    title: ClassVar[str] = "Decoding one token, or reading a prompt"
     references: ClassVar[tuple[str, ...]] = (PLAIN,)
 
     def contenders(self) -> list[Contender]:
@@ -54,7 +54,7 @@ class Decode(Benchmark):
         missing = "" if is_installed("transformers") else "; not installed: transformers"
         return [
             f"8 layers of c = 512: a llama of transformers, upcycled to {NUM_STREAMS} streams{missing}",
-            "tokens: how many are read at once",
+            "tokens: number of tokens in a call",
         ]
 
     def _gpt(self, config: GPTConfig) -> Callable[[], object]:

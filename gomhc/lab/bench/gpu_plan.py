@@ -1,4 +1,4 @@
-r"""The Triton kernels compiled ahead for GPUs that need not be here: registers, spills, shared memory, bytes, times.
+r"""The Triton kernels, compiled ahead of time for GPUs that need not be present: registers, spills, memory, times.
 
 Registers, spilled bytes and shared memory are the compiler's. Bytes are those of the tensors of a launch, each once,
 and twice where a launch reads what it writes: a program reads its own tokens again out of the cache, and so do programs
@@ -110,7 +110,7 @@ def compiled(launch: Launch, gpu: str) -> Compiled:
     from triton.compiler import ASTSource  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     if dispatch.INTERPRETED:
-        raise ValueError("kernels are compiled only where Triton does not interpret them; unset TRITON_INTERPRET")
+        raise ValueError("kernels cannot be compiled while Triton interprets them; unset TRITON_INTERPRET")
     types = [TYPES[getattr(argument, "dtype", type(argument))] for argument in launch.arguments]
     names = launch.kernel.arg_names
     signature = dict(zip(names, types, strict=False)) | dict.fromkeys(launch.sizes, "constexpr")

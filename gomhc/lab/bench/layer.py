@@ -34,7 +34,7 @@ GO = "go"
 METHODS = (GO, "sinkhorn", "sinkhorn-v4", "kronecker", "transportation", "identity")
 PERMUTATIONS = "permutations"
 MOST_PERMUTED = 4
-"""Most streams with which all their permutations are compared: there are d! of them."""
+"""Maximum number of streams for which permutations are measured: there are d! of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Layer(Benchmark):
     tokens: int = 4096
     """Number of tokens in a call."""
     channels: int = 384
-    """Channels of a stream (c)."""
+    """Number of channels of a stream (c)."""
 
     title: ClassVar[str] = "One hyper-connection, forward and backward"
     references: ClassVar[tuple[str, ...]] = (ROOFLINE, GO, DEEPSEEK, LUCIDRAINS, LUCIDRAINS_MHC)

@@ -24,12 +24,13 @@ FEWEST_TOKENS, MOST_TOKENS = 64, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class LayerGrowth(Benchmark):
-    """One hyper-connection for d = 1 to 64 streams; the more streams, the fewer tokens."""
+    """One hyper-connection with 1 to 64 streams; with more streams, a call has fewer tokens."""
 
     channels: int = 128
-    """Channels of a stream (c)."""
+    """Number of channels of a stream (c)."""
     tokens: int = MOST_TOKENS
-    """Number of tokens in a call with up to four streams; as many numbers in all with more, but at least 64 tokens."""
+    """Number of tokens in a call with up to four streams (d); with more streams, 16/d² times as many, but at least
+    64."""
 
     title: ClassVar[str] = "A hyper-connection over the number of streams, forward and backward"
     references: ClassVar[tuple[str, ...]] = (Orthostochastic.key,)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 PRODUCT_OF_GO = "kronecker of two go"
 """The way to many streams: the Kronecker product of two go-mHC matrices."""
 FACTORS = {16: (4, 4), 32: (4, 8), 64: (8, 8)}
-"""Streams -> those of the two factors whose product they are."""
+"""Number of streams -> numbers of streams of the two factors."""
 NUM_ITERATIONS = 20
-"""Of Sinkhorn's forms (S)."""
+"""Number of Sinkhorn iterations (S)."""
 
 
 class Count(NamedTuple):
@@ -32,7 +32,7 @@ def _product_of_go(d: int, s: int) -> int:
 
 
 ENTRIES = Count("d²", lambda d, _: d * d)
-"""Of methods that do the same for each entry."""
+"""Count of methods that do the same work for each entry."""
 COUNTS = {
     "go": Count("4 n³", lambda d, s: 4 * (d * s) ** 3),
     "linalg.solve": Count("4 n³", lambda d, s: 4 * (d * s) ** 3),
@@ -46,7 +46,7 @@ COUNTS = {
         ("sinkhorn", "sinkhorn-linear", "sinkhorn-v4"), Count("8 S d²", lambda d, _: 8 * NUM_ITERATIONS * d * d)
     ),
 }
-"""Method -> its count; of the others, `ENTRIES`."""
+"""Method -> its count; for all other methods, `ENTRIES`."""
 
 
 def map_operations(method: str, d: int, s: int) -> int:

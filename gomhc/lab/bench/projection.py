@@ -48,12 +48,13 @@ LARGEST_SOLVE = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Projection(Benchmark):
-    """The maps alone: a batch of doubly stochastic matrices with each method."""
+    """The maps alone: each method computes a batch of doubly stochastic matrices."""
 
     num_matrices: int = 16384
     """Number of matrices in a call."""
     grow: bool = False
-    """Also measure every method for d = 1 to 64, go-mHC and the solve for s = 1 to 3; plot the time of go-mHC."""
+    """Also measure every method for d = 1 to 64, and go-mHC and torch.linalg.solve for s = 1 to 3; plot the time of
+    go-mHC."""
     plot: Path = Path("bench-projection.png")
     """File for the plot of --grow."""
 
@@ -87,7 +88,7 @@ class Projection(Benchmark):
     def remarks(self) -> list[str]:
         names = ", ".join(kernels.available())
         missing = [] if is_installed(PEER_MODULE) else [f"not installed: {PEER}"]
-        return [f"{GO}: as gomhc runs it, and with each of its kernels ({names})", *missing]
+        return [f"{GO}: with the kernel that gomhc chooses, and with each kernel ({names})", *missing]
 
     def _go_and_solve(self, d: int, s: int, kernel_names: Sequence[str]) -> Iterator[Contender]:
         """Yield the solve, go-mHC as it runs by default, and go-mHC with each of these kernels."""

@@ -27,7 +27,7 @@ class Step(Benchmark):
     """A training step of the 30M GPT, with one residual stream and with four."""
 
     rounds: int = 10  # a step takes seconds
-    """How often each method is timed; the table shows medians."""
+    """Number of times that each method is timed; the table shows medians."""
     batch: int = 4
     """Number of sequences in a step."""
     tokens: int = 256
@@ -35,13 +35,13 @@ class Step(Benchmark):
     layers: int = GPTConfig.num_layers
     """Number of blocks of the GPT."""
     channels: int = GPTConfig.num_channels
-    """Width of a token (c)."""
+    """Number of channels of a stream (c)."""
     heads: int = GPTConfig.num_heads
     """Number of attention heads."""
     vocab: int = GPTConfig.vocab_size
     """Size of the vocabulary."""
     compile: bool = False
-    """Compile the models with torch.compile, as one graph each."""
+    """Compile each model with torch.compile, as one graph."""
     compile_seconds: dict[str, float] = field(default_factory=dict, init=False)
     """Method -> seconds of its first step, in which it is compiled."""
 
@@ -69,8 +69,8 @@ class Step(Benchmark):
 
     def remarks(self) -> list[str]:
         first = ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.compile_seconds.items())
-        compiled = [f"seconds of the first step, which compiles: {first}"] if self.compile else []
-        return [f"every method but {PLAIN} has d = {NUM_STREAMS} streams", *compiled]
+        compiled = [f"seconds of the first step, including compilation: {first}"] if self.compile else []
+        return [f"every method except {PLAIN} has d = {NUM_STREAMS} streams", *compiled]
 
     def _step(self, config: GPTConfig) -> Callable[[], object]:
         generator = torch.Generator().manual_seed(0)

@@ -80,9 +80,9 @@ class Benchmark(ABC):
     threads: int = 2
     """Number of threads that torch uses."""
     rounds: int = 20
-    """How often each method is timed; the table shows medians."""
+    """Number of times that each method is timed; the table shows medians."""
     json: Path | None = None
-    """Also write the rows to this file."""
+    """Also write the table to this file, as JSON."""
 
     title: ClassVar[str]
     """Title of the table."""

@@ -29,7 +29,7 @@ def bench(
         tyro.conf.OmitSubcommandPrefixes,
     ],
 ) -> None:
-    """Compare time and memory of the methods: the maps alone, a whole layer, a training step, or decoding one token."""
+    """Compare the time and memory of methods: maps alone, a whole layer, a training step, or decoding one token."""
     plot = benchmark.plot if isinstance(benchmark, Projection) and benchmark.grow else None
     if plot is not None:
         with needs("report", "--grow"):

@@ -70,7 +70,7 @@ class ComparisonProgress:
         done = self.done()
         speed = (done - self.before) / max(time.monotonic() - self.begin, 1e-9)
         if done <= self.before:
-            return "time left unknown yet"
+            return "time left not known yet"
         return f"about {(self.total - done) / speed:,.0f} s left"
 
     def _share(self, task: Task) -> float:

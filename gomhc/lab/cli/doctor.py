@@ -1,4 +1,4 @@
-"""`gomhc doctor`: the kernels that run on this machine, and what its GPU makes of them."""
+"""`gomhc doctor`: the kernels that run on this machine, and checks of the Triton kernels on its GPU."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gom
     """Print which kernels run on this machine, and why.
 
     Args:
-        gpu: Compile the Triton kernels for the GPU, compare them with the plain versions, time them beside others, and
-            write a file to send back. The file names the GPU and package versions, and nothing else about the machine.
-            Without a GPU, TRITON_INTERPRET=1 compares them on the CPU.
-        compile_only: With --gpu, only compile, for GPUs that this machine need not have, and print registers, spills
-            and bytes.
+        gpu: Compile the Triton kernels for the GPU, compare them with the plain versions, time them and layers of other
+            packages, and write a file to send back. The file names the GPU and the versions of packages, and nothing
+            else about the machine. Without a GPU, set TRITON_INTERPRET=1 to compare the kernels on the CPU.
+        compile_only: With --gpu, only compile the kernels for several GPUs, which this machine need not have, and print
+            registers, spills and bytes.
         json: File that --gpu writes.
     """
     version()
@@ -37,7 +37,7 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gom
     for name, reason in kernels.reasons().items():
         print(f"{name:8} {reason}")
     if compile_only and not gpu:
-        raise ValueError("--compile-only must be given together with --gpu")
+        raise ValueError("--compile-only works only together with --gpu; add --gpu")
     if gpu:
         require_writable(json)
         report = _report(compile_only)
@@ -62,8 +62,8 @@ def _report(compile_only: bool) -> dict[str, Any]:
     if dispatch.INTERPRETED:
         return facts | {"device": "Triton's interpreter", "agreement": _agreements("cpu", *SMALL)}
     print(
-        "torch sees no GPU: nothing was run; --compile-only compiles the kernels without one, and with "
-        "TRITON_INTERPRET=1 they are compared on the CPU"
+        "torch sees no GPU, so nothing was run; --compile-only compiles the kernels without a GPU, and "
+        "TRITON_INTERPRET=1 compares them on the CPU"
     )
     return {}
 
@@ -74,7 +74,7 @@ def _plan(gpus: list[str]) -> list[dict[str, Any]]:
     planned = list(operations())
     jobs = [(operation, launch, gpu) for operation in planned for launch in operation.launches for gpu in gpus]
     results = list(with_progress((compiled(launch, gpu) for _, launch, gpu in jobs), len(jobs)))
-    table = Table(title="Triton kernels, compiled ahead", caption=_assumptions(gpus, REACHED))
+    table = Table(title="Triton kernels, compiled ahead of time", caption=_assumptions(gpus, REACHED))
     for column in ("operation", "sizes, kernels", "MB", "/ least", *gpus):
         table.add_column(column, justify="left" if column in ("operation", "sizes, kernels") else "right", no_wrap=True)
     rows: list[dict[str, Any]] = []
@@ -101,10 +101,10 @@ def _assumptions(gpus: list[str], reached: float) -> str:
 
     bandwidths = ", ".join(f"{GPUS[gpu].bandwidth} TB/s ({GPUS[gpu].example})" for gpu in gpus)
     return (
-        "sizes: tokens x streams x channels, or matrices x kind:streams:number:epsilon; MB: tensors of the launches "
-        "once each; / least: over inputs and results of the operation once each; of a kernel: registers of a thread / "
-        "bytes it spills / bytes of shared memory, from the compiler; of an operation: predicted µs = MB moved / "
-        f"({reached:.0%} of {bandwidths}), without arithmetic and launches"
+        "sizes: tokens x streams x channels, or matrices x kind:streams:number:epsilon; MB: all tensors of the "
+        "launches, each counted once; / least: as a multiple of the inputs and results of the operation; row of a "
+        "kernel: registers per thread / bytes spilled / bytes of shared memory, from the compiler; row of an "
+        f"operation: predicted µs = MB / ({reached:.0%} of {bandwidths}), without arithmetic and launches"
     )
 
 

@@ -18,7 +18,7 @@ from gomhc.lab.files import require_writable
 def exactness(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None, seconds: float = 0.2
 ) -> None:
-    """Print how exact each mixing is, and its size and time.
+    """Print how exact each mixing is, how many logits and parameters it has, and how long it takes.
 
     Args:
         json_file: Also write the numbers to this file.

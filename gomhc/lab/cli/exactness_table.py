@@ -14,8 +14,8 @@ def exactness_table(measurements: Sequence[MarginalErrors]) -> Table:
     """Return a table with a row for each method and number of streams."""
     table = Table(
         title="Parametrizations of doubly stochastic matrices",
-        caption=f"float32, {torch.get_num_threads()} threads; error@x: largest |row or column sum - 1| at logits of "
-        f"scale x; parameters: of one layer with {NUM_CHANNELS} channels; µs: per matrix of a batch",
+        caption=f"float32, {torch.get_num_threads()} threads; error@x: largest |row or column sum - 1| with logits of "
+        f"scale x; parameters: of one layer with {NUM_CHANNELS} channels; µs: time per matrix in a batch",
     )
     for name in ("method", "promise"):
         table.add_column(name)

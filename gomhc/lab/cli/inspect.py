@@ -34,12 +34,12 @@ def inspect(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None,
     max_tokens: int = 512,
 ) -> None:
-    """Show coefficients, mixing, collapse, gain and gradients of the streams of a model, layer by layer, on a text.
+    """Print what the streams of a model do on a text, layer by layer: coefficients, similarity, gain and gradients.
 
     Args:
-        model: Folder of a run of `gomhc train`, or folder written by save_pretrained of a model with streams.
+        model: Folder of a run of `gomhc train`, or of a model with streams that save_pretrained wrote.
         text: Text that the model reads.
-        file: Read the text from this file instead.
+        file: File to read the text from.
         html: Also write a page with figures to this file.
         json_file: Also write all numbers to this file.
         max_tokens: Maximum number of tokens; the rest of the text is ignored.
@@ -72,7 +72,7 @@ def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int
     """Return the model, its function from text to tokens, and its context length."""
     if not folder.is_dir():
         raise ValueError(
-            f"there is no folder {folder}; expected a run of `gomhc train`, or a folder that save_pretrained wrote"
+            f"there is no folder {folder}; give the folder of a run of `gomhc train`, or one that save_pretrained wrote"
         )
     if not (folder / "config.json").exists():
         with needs("train", "a run of gomhc train"):

@@ -8,10 +8,11 @@ from gomhc.inspection import Inspection
 from gomhc.lab.report.inspection_columns import COLUMNS, GRADIENTS
 
 LEGEND = (
-    "read, write: smallest to largest over streams; entropy of mix: 0 permutes, 1 averages; |λ₂|: second eigenvalue of "
-    "mix, and of the product of all mixes so far; gain: worst amplification of a signal from the first connection to "
-    "this one, and of a gradient from the last; sum error: largest |row or column sum − 1|; similarity: mean cosine "
-    "between the input streams; spread: their distance from their mean, relative to it; ∂: gradient norm at the logits"
+    "read, write: smallest to largest over streams; entropy of mix: 0 for a permutation, 1 for averaging; |λ₂|: second "
+    "eigenvalue of mix, and of the product of all mixes so far; gain →: largest amplification of a signal from the "
+    "first connection to this one; gain ←: of a gradient from the last connection to this one; sum error: largest |row "
+    "or column sum − 1|; similarity: mean cosine between the input streams; spread: distance of the input streams from "
+    "their mean, relative to the mean; ∂: norm of the gradient at the logits"
 )
 
 

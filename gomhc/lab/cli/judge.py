@@ -36,17 +36,18 @@ def judge(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     options: Annotated[Options, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes],
 ) -> None:
-    """Have language models score the stories of trained models: grammar, creativity and consistency, 1 to 10.
+    """Have language models score the grammar, creativity and consistency of stories from 1 to 10.
 
-    Every answer is stored when it arrives and never requested again; after an interruption, run the same command. The
-    API key is read from the environment variable OPENAI_API_KEY and never written.
+    Every answer is stored when it arrives and never requested again; after an interruption, run the same command again.
+    The API key is read from the environment variable OPENAI_API_KEY and never written.
 
     Args:
-        runs: Folders of `gomhc train`, or files of stories with lines of {"opening": "...", "completion": "..."}.
+        runs: Folders of `gomhc train`, whose models write the stories, or files of stories, with one
+            {"opening": "...", "completion": "..."} per line.
         options: All other options.
     """
     if missing := [str(run) for run in runs if not run.exists()]:
-        raise ValueError(f"there is no run {missing[0]}; gomhc train makes one")
+        raise ValueError(f"there is no run {missing[0]}; give a folder that gomhc train wrote, or a file of stories")
     try:
         with AnswerStore(options.store) as store:
             _judge(runs, options, store)

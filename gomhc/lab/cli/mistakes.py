@@ -22,7 +22,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         r"invalid choice '(?P<came>.*)' for argument '(?P<option>.*)'\. Expected one of \((?P<expected>.*?),?\)\.",
         "{option} must be one of {expected}, got '{came}'",
     ),
-    (r"Missing value for argument '(?P<option>.*?)'\..*", "{option} needs a value, and got none"),
+    (r"Missing value for argument '(?P<option>.*?)'\..*", "{option} needs a value, got none"),
     (r"Error parsing [\w.-]+: (?P<came>.*)", "{came}"),
 )
 

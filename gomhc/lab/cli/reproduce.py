@@ -38,14 +38,14 @@ def reproduce(
 ) -> None:
     """Measure the paper's claims, and write a page with a verdict on each of them.
 
-    Finished runs are stored in OUT/records and not repeated unless the code that they depend on has changed; an
-    interrupted command continues where it stopped. Tables of `gomhc judge --out OUT` become a section of the page.
+    Finished runs are stored in OUT/records and not repeated unless the code that they depend on has changed. An
+    interrupted command continues where it stopped. The page also shows the tables of `gomhc judge --out OUT`.
 
     Args:
         scale: quick (minutes), laptop (the paper's sizes except the language model; about an hour) or paper (a GPU).
         out: Folder for the page, claims.json and the records; judge.json is read if it exists.
-        only: Run only these experiments; the page also shows the records of earlier commands.
-        list_experiments: Print the experiments and their numbers of runs, and exit.
+        only: Run only these experiments; the page also shows records from earlier commands.
+        list_experiments: Print the experiments and the number of runs of each, and exit.
         jobs: Number of parallel runs.
         format: Format of the page.
     """
@@ -74,7 +74,10 @@ def _reproduce(
     """Run everything that has no record yet, and write the page."""
     page_needs = _missing_for_a_page()
     if page_needs is not None:
-        print(f"no page is written without {page_needs}; install it with: pip install 'gomhc[report]'", file=sys.stderr)
+        print(
+            f"no page will be written, because {page_needs} is missing; install it with: pip install 'gomhc[report]'",
+            file=sys.stderr,
+        )
     for name in ("claims.json", "report.html", "report.md"):
         remove_unfinished(out, name)
     store = Store(out / "records")
@@ -139,7 +142,7 @@ def _chosen(only: Sequence[str] | None) -> Sequence[Experiment]:
         return runnable
     names = [experiment.name for experiment in runnable]
     if not only:
-        raise ValueError(f"only must be followed by names of experiments, got none; there are: {', '.join(names)}")
+        raise ValueError(f"only must name at least one experiment, got none; choose from {', '.join(names)}")
     for name in only:
         require_choice("only", name, names)
     return [experiment for experiment in runnable if experiment.name in only]

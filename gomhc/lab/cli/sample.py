@@ -27,7 +27,7 @@ def sample(
         prompt: Beginning of the text; by default the start of a document.
         tokens: Maximum number of tokens to generate.
         temperature: Sampling temperature; 0 always takes the most likely token.
-        top_k: Sample from this many of the most likely tokens; by default from all.
+        top_k: Number of most likely tokens to sample from; by default all.
         seed: Random seed; the same seed gives the same text.
     """
     require_whole("tokens", tokens, 0)

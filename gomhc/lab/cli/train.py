@@ -18,11 +18,11 @@ from gomhc.lab.training import Execution, NotFinite, Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """A training run: its recipe, its folder, and its execution."""
+    """A training run: its recipe, its folder, and how it is computed."""
 
     recipe: Annotated[Recipe, tyro.conf.arg(name="")]
     out: Path | None = None
-    """Folder of the run; by default a new one in runs/."""
+    """Folder for the run; by default a new folder in runs/."""
     resume: Path | None = None
     """Continue the run in this folder from its newest checkpoint, bit for bit."""
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
@@ -41,7 +41,7 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
     """Train a language model, by default with the recipe stories-tiny; `gomhc train RECIPE --help` lists all options.
 
     The folder of a run holds its checkpoints, its metrics (metrics.jsonl) and curves for TensorBoard. Ctrl-C saves a
-    checkpoint and stops. With several processes: torchrun --nproc-per-node 2 -m gomhc train ...
+    checkpoint and stops. To train with several processes, use torchrun --nproc-per-node 2 -m gomhc train ...
     """
     with TrainingProgress() as progress:
         try:
@@ -58,7 +58,10 @@ def _train(training: Train, progress: TrainingProgress) -> int:
     if training.resume is None:
         return trainer.train(training.recipe, training.out, training.execution, progress)
     if training.recipe not in [known.recipe for known in TRAININGS.values()] or training.out is not None:
-        raise ValueError("--resume can be combined with --device, --compile and --parallel only; drop the others")
+        raise ValueError(
+            "--resume can be combined only with --device, --compile and --parallel, because the run keeps its recipe "
+            "and its folder; drop the other options"
+        )
     return trainer.resume(training.resume, training.execution, progress)
 
 

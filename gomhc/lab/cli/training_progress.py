@@ -61,7 +61,7 @@ class TrainingProgress(Watcher):
 
     def evaluated(self, record: Metrics) -> None:
         distances = record["mix_distance"].values()
-        mean = f", mean distance of mix from the identity {sum(distances) / len(distances):.3f}" if distances else ""
+        mean = f", mean distance of mixes from the identity {sum(distances) / len(distances):.3f}" if distances else ""
         self.say(f"step {record['step']}: validation loss {record['validation_loss']:.3f}{mean}")
         if record["sample"]:
             self.say(textwrap.indent(record["sample"], "    "))

@@ -8,5 +8,5 @@ from gomhc.version import __version__
 
 
 def version() -> None:
-    """Print the version of gomhc and of torch."""
+    """Print the versions of gomhc and torch."""
     print(f"gomhc {__version__}, torch {torch.__version__}")

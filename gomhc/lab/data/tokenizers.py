@@ -203,7 +203,7 @@ class BytePairTokenizer(Tokenizer):
                 f"{self.source!r}"
             )
         if self.sha256 not in (None, sha256(file)):
-            raise ValueError(f"{file} is not the vocabulary that this run started with; restore that one")
+            raise ValueError(f"{file} has changed since this run started; restore the original vocabulary")
         return file
 
     @cached_property

@@ -23,7 +23,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Badge:
-    """A cell of a table that stands out: `tone` is good, fair, bad or none."""
+    """A coloured label in a cell of a table: `tone` is good, fair, bad or none."""
 
     text: str
     tone: str = "none"
@@ -34,7 +34,7 @@ Emphasis = Literal["", "bold", "underlined"]
 
 @dataclass(frozen=True)
 class Value:
-    """A cell of a table with a number as it is to be read, 6.63 ± 0.12, say: on one line, with emphasis or not."""
+    """A cell of a table with formatted text, such as 6.63 ± 0.12, on one line and optionally emphasized."""
 
     text: str
     emphasis: Emphasis = ""
@@ -49,7 +49,7 @@ class Plot:
 
     draw: Callable[[], Figure]
     caption: str
-    """A description of the figure, which screen readers read out too."""
+    """Description of the figure, also for screen readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +59,19 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
-    """Above it, where a section has several."""
+    """Title above the table, for sections with several tables."""
     caption: str = ""
     row_anchors: Sequence[str] = ()
-    """Anchors of the rows, if links lead to single ones."""
+    """Anchors of the rows, for links to single rows."""
     wordy: bool = False
-    """Set where cells hold sentences: a phone then shows each row as a card."""
+    """Set this if cells hold sentences: a phone then shows each row as a card."""
     filtered: bool = False
-    """Set where each row starts with a badge: the page then has buttons that show the rows of one badge."""
+    """Set this if each row starts with a badge: the page then has buttons to show only the rows of one badge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Preformatted text, as of a story or a log, with a caption."""
+    """Preformatted text, such as a story or a log, with a caption."""
 
     text: str
     caption: str = ""
@@ -79,16 +79,16 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """A bar with a part for each badge, as long as its count."""
+    """A bar with a part for each badge, whose length is its count."""
 
     counts: Sequence[tuple[Badge, int]]
     caption: str = ""
-    """A description of the bar, which screen readers read out too."""
+    """Description of the bar, also for screen readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """A finding that a reader should know: its number, one sentence, what was decided, and a figure."""
+    """A main finding: its number, one sentence, the verdict, and a figure."""
 
     number: str
     text: str

@@ -43,10 +43,10 @@ def _require_described(experiment: Experiment) -> None:
     for attribute in ("name", "title", "paper"):
         text = getattr(experiment, attribute, None)
         if not isinstance(text, str) or not text:
-            raise ValueError(f"the experiment {where} must have a {attribute}, which is text, got {text!r}")
+            raise ValueError(f"the {attribute} of the experiment {where} must be text, got {text!r}")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", experiment.name):
         raise ValueError(
-            f"the name of {where} must be of lower-case letters, digits and single hyphens, got {experiment.name!r}"
+            f"the name of {where} must have only lower-case letters, digits and single hyphens, got {experiment.name!r}"
         )
 
 

@@ -1,9 +1,8 @@
-"""What an experiment is: runs that yield records, claims of the paper, what the records say of them, and figures.
+"""Base classes of experiments: runs that write records, claims of the paper, findings from the records, and figures.
 
-An experiment is one file in this folder, or one that GOMHC_PLUGINS lists (see `gomhc.lab.plugins`). It holds a `Run`,
-which measures, and an `Experiment`, which has everything else; the command line, the claims and the page find it there.
-Records are repeated when the code that measures changes, and the class derived from `Experiment` is not part of that:
-keep claims, findings and drawing inside of it.
+An experiment is one file in this folder, or one that GOMHC_PLUGINS lists (see `gomhc.lab.plugins`). It has a `Run`,
+which measures, and an `Experiment`, which has everything else. Runs are repeated if the code that measures changes. The
+subclass of `Experiment` does not count as such code, so keep claims, findings and drawing inside it.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ Sizes = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Run(ABC):
-    """One measurement: its fields, which JSON can hold (numbers, text, lists), and how it is made.
+    """One measurement. Its fields are its configuration: numbers, text and lists, which are written as JSON.
 
-    A run draws all its random numbers from a seed that is among its fields.
+    A run draws all its random numbers from a seed, which is one of its fields.
     """
 
     @abstractmethod
     def execute(self) -> dict[str, Any]:
-        """Measure: numbers, text, and nested lists and dictionaries of them (arrays by `.tolist()`)."""
+        """Measure, and return numbers, text, and nested lists and dictionaries of them (arrays as `.tolist()`)."""
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else may run meanwhile, because time is measured or the run needs the whole machine."""
+        """Whether it must run alone, because it measures time or needs the whole machine."""
         return False
 
     @property
     def num_threads(self) -> int | None:
-        """Threads that torch may use; None: its share of the cores."""
+        """Number of threads that torch may use; None for an equal share of the cores."""
         return None
 
     @property
@@ -50,12 +49,12 @@ class Run(ABC):
 
     @property
     def cost(self) -> float:
-        """Approximate core seconds: the costliest runs go first, and the time left is estimated from it."""
+        """Approximate core seconds. The costliest runs start first, and the time left is estimated from it."""
         return 1.0
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """The fields, as a record keeps them."""
+        """The fields, as a record stores them."""
         return asdict(self)
 
 
@@ -63,26 +62,26 @@ class Experiment(ABC):
     """One figure, table or section of the paper, or a question beyond it."""
 
     name: ClassVar[str]
-    """Short name, as on the command line: `fig6`."""
+    """Short name for the command line, such as `fig6`."""
     title: ClassVar[str]
-    """Heading of its section."""
+    """Heading of its section on the page."""
     paper: ClassVar[str]
-    """What the paper says about it, in our words, with the number of its figure, table or section."""
+    """What the paper says about it, in our words, with the number of the figure, table or section."""
     claims: ClassVar[tuple[Claim, ...]] = ()
-    """The paper's statements that it decides."""
+    """The paper's statements that the experiment decides."""
     headlines: ClassVar[tuple[Headline, ...]] = ()
     """Findings that open the page."""
     order: ClassVar[int] = 1000
-    """Where its section stands on the page: lower first. The paper's own sections have less than 1000."""
+    """Position of its section on the page, lowest first. The paper's own sections have numbers below 1000."""
 
     @abstractmethod
     def runs(self, scale: Scale) -> Sequence[Run]:
-        """Return the runs of this scale; runs that two scales share are run once."""
+        """Return the runs of a scale; runs that two scales share are run once."""
 
     @abstractmethod
     def findings(self, records: Sequence[Record]) -> dict[str, Finding]:
-        """Return id of a claim -> what the records say about it, without claims that they cannot decide."""
+        """Return a finding for each claim that the records can decide: id of the claim -> finding."""
 
     def exhibits(self, records: Sequence[Record]) -> Sequence[Exhibit]:
-        """Return plots and tables of the records. Import matplotlib where a plot is drawn: verdicts do not need it."""
+        """Return plots and tables of the records. Import matplotlib only where you draw: verdicts do not need it."""
         return ()

@@ -52,7 +52,10 @@ def _judge(experiment: Experiment, records: Sequence[Record]) -> list[Judged]:
     findings = experiment.findings(records) if records else {}
     full_size = all(record.full_size for record in records)
     if unknown := findings.keys() - {claim.id for claim in experiment.claims}:
-        raise ValueError(f"{experiment.name} has findings for {', '.join(sorted(unknown))}, which it does not claim")
+        raise ValueError(
+            f"{experiment.name} has findings for {', '.join(sorted(unknown))}, but its claims have no such id; "
+            f"correct the ids"
+        )
 
     def judged(claim: Claim) -> Judged:
         finding = findings.get(claim.id)

@@ -65,9 +65,10 @@ class Options:
     prompts: Path | None = None
     """Folder with system.txt and user.txt, instead of the prompts that come with gomhc."""
     store: Path = Path("judge.sqlite")
-    """SQLite file of stories and answers; questions that are answered in it are not asked again."""
+    """SQLite file of stories and answers; questions that it already answers are not asked again."""
     out: Path | None = None
-    """Write judge.md, .tex, .html and .json to this folder; gomhc reproduce with the same --out shows the tables."""
+    """Folder to write judge.md, judge.tex, judge.html and judge.json to; gomhc reproduce with the same --out shows the
+    tables."""
     dry_run: bool = False
     """Ask nothing; print the number of calls and tokens, and their cost if prices are given."""
     input_price: tuple[float, ...] = ()
@@ -77,7 +78,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if not self.model or len(set(self.model)) < len(self.model):
-            raise ValueError(f"model must name at least one judge and none twice, got {self.model}")
+            raise ValueError(f"model must name at least one judge, and no judge twice, got {self.model}")
         for name in self.model:
             require_text("model", name)
         require_whole("trials", self.trials, 1, MOST_TRIALS)
@@ -88,7 +89,7 @@ class Options:
         num_prices = {len(self.input_price), len(self.output_price)}
         if num_prices not in ({0}, {len(self.model)}):
             raise ValueError(
-                f"input_price and output_price must each have a price for each of {len(self.model)} judges, "
+                f"input_price and output_price must have one price for each of the {len(self.model)} judges, "
                 f"got {len(self.input_price)} and {len(self.output_price)}"
             )
 

@@ -51,7 +51,7 @@ class Settings:
     """Settings of the request that change the answer."""
 
     temperature: float | None = None
-    """Temperature of the judge, by default the endpoint's; at 0 the trials are not independent."""
+    """Temperature of the judge; by default the endpoint's. At 0, the trials are not independent."""
     answer_format: Literal["schema", "json", "text"] = "schema"
     """How the endpoint constrains the answer: to gomhc's JSON schema, to any JSON, or not at all."""
     answer_tokens: int = 1000

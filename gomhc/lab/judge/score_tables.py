@@ -87,8 +87,8 @@ def agreement_table(judgement: Judgement) -> ScoreTable:
         title="Agreement of the judges",
         header=("judges", "measure", *CRITERIA),
         sections=sections,
-        caption="Over the stories of all models that both judges scored. ICC(3,1) measures consistency: a constant "
-        "difference between two judges does not lower it.",
+        caption="Computed over the stories of all models that both judges scored. ICC(3,1) measures consistency: a "
+        "constant difference between two judges does not lower it.",
     )
 
 
@@ -104,7 +104,7 @@ def differences_table(judgement: Judgement, judge: int) -> ScoreTable:
         header=("models", *CRITERIA),
         sections=[rows],
         caption="Mean difference on the same openings, with its 95 % bootstrap interval over openings. An interval "
-        "without 0 is marked *, with no correction for the number of comparisons.",
+        "that excludes 0 is marked *, without correction for the number of comparisons.",
     )
 
 

@@ -44,7 +44,7 @@ class Sampling:
     story_temperature: float = 0.8
     """Sampling temperature of the stories; 0 always takes the most likely token."""
     top_k: int = 200
-    """Sample from this many of the most likely tokens."""
+    """Number of most likely tokens to sample from."""
     seed: int = 0
     """Random seed of the sampling."""
 
@@ -68,7 +68,7 @@ def load_openings(file: Path | None = None) -> list[str]:
         raise ValueError(f"openings must be a text file with one opening per line; {file}: {error}") from None
     openings = [line for line in lines if line]
     if not openings or len(set(openings)) < len(openings):
-        raise ValueError(f"{file} must have at least one opening and no duplicates, got {len(openings)} openings")
+        raise ValueError(f"{file} must have at least one opening, and no opening twice, got {len(openings)} openings")
     return openings
 
 
@@ -90,7 +90,7 @@ def read_stories(file: Path) -> list[Story]:
             f'stories must be lines of {{"opening": "...", "completion": "..."}}; {file}: {error}'
         ) from None
     if not stories or len({story.opening for story in stories}) < len(stories):
-        raise ValueError(f"{file} must have at least one story and no opening twice, got {len(stories)} stories")
+        raise ValueError(f"{file} must have at least one story, and no opening twice, got {len(stories)} stories")
     return stories
 
 

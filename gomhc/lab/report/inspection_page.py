@@ -44,10 +44,10 @@ def inspection_page(inspection: Inspection, title: str, text: str) -> Page:
 
 def _health(inspection: Inspection) -> Table:
     rows = [
-        (Badge("passed", "good") if check.passed else Badge("stands out", "bad"), check.name, check.value, check.limit)
+        (Badge("passed", "good") if check.passed else Badge("failed", "bad"), check.name, check.value, check.limit)
         for check in checks(inspection)
     ]
-    return Table(header=("check", "what", "measured", "healthy if"), rows=rows, wordy=True)
+    return Table(header=("result", "check", "measured", "healthy if"), rows=rows, wordy=True)
 
 
 def _glance(inspection: Inspection) -> Section:
@@ -55,7 +55,9 @@ def _glance(inspection: Inspection) -> Section:
     return Section(
         title="At a glance",
         anchor="glance",
-        exhibits=[Table(header=("measure", "value"), rows=rows, caption="Of the whole model, as in training logs.")],
+        exhibits=[
+            Table(header=("measure", "value"), rows=rows, caption="Numbers for the whole model, as in training logs.")
+        ],
     )
 
 
@@ -64,17 +66,17 @@ def _mixes(inspection: Inspection) -> Section:
         title="Mixing matrices over depth",
         anchor="mixes",
         paragraphs=[
-            "Row i, column j: the weight of stream j in the new stream i. A bright diagonal keeps streams apart; a "
+            "Row i, column j is the weight of stream j in the new stream i. A bright diagonal keeps streams apart; a "
             "uniform colour averages them."
         ],
         exhibits=[
             Plot(
                 draw=lambda: _maps(inspection.mix_mean, inspection.names, PowerNorm(0.5, 0, 1)),
-                caption="Mean of mix over tokens. The colour scale is a square root, to show small entries.",
+                caption="Mean of mix over tokens. The colour scale is a square root, so that small entries are seen.",
             ),
             Plot(
                 draw=lambda: _maps(inspection.mix_spread, inspection.names, _from_zero(inspection.mix_spread)),
-                caption="Standard deviation of mix over tokens: where it is dark, all tokens are mixed alike.",
+                caption="Standard deviation of mix over tokens. Where it is dark, all tokens are mixed alike.",
             ),
         ],
     )
@@ -89,11 +91,11 @@ def _reads_and_writes(inspection: Inspection) -> Section:
         exhibits=[
             Plot(
                 draw=lambda: _over_depth_map(read, inspection.names, _from_zero(read)),
-                caption="read: weight of each stream in the branch's input, mean over tokens.",
+                caption="Read: weight of each stream in the branch's input, mean over tokens.",
             ),
             Plot(
                 draw=lambda: _over_depth_map(write, inspection.names, _from_zero(write)),
-                caption="write: weight of the branch's output in each stream, mean over tokens.",
+                caption="Write: weight of the branch's output in each stream, mean over tokens.",
             ),
         ],
     )
@@ -121,11 +123,12 @@ def _depth(inspection: Inspection) -> Section:
             Plot(
                 draw=lambda: _lines(mixing, inspection.names),
                 caption="How strongly each connection mixes. The smaller the second eigenvalue, the more alike the "
-                "streams become; that of the product of all mixes so far shows the difference that is left.",
+                "streams become. For the product of all mixes so far, it shows how much of their differences is left.",
             ),
             Plot(
                 draw=lambda: _lines(gains, inspection.names),
-                caption="Largest amplification by the product of mixes, worst token; 1 if all are doubly stochastic.",
+                caption="Largest amplification by the product of mixes, over all tokens; 1 if all mixes are doubly "
+                "stochastic.",
             ),
         ],
     )
@@ -145,7 +148,7 @@ def _streams(inspection: Inspection) -> Section:
         exhibits=[
             Plot(
                 draw=lambda: _lines(draw, inspection.names),
-                caption="Of the input streams of each connection.",
+                caption="Similarity and spread of the input streams of each connection.",
             ),
             Plot(
                 draw=lambda: _maps(
@@ -179,7 +182,7 @@ def _gradients(inspection: Inspection) -> Section:
             Plot(
                 draw=lambda: _lines(draw, inspection.names),
                 caption="Norm of the loss's gradient at the logits of read, write and mix, over all tokens. The first "
-                "mix acts on equal streams and the last feeds a mean, so that they may have no gradient.",
+                "mix acts on equal streams, and the last may feed a mean, so these two may have no gradient.",
             ),
         ],
     )

@@ -35,8 +35,8 @@ def judge_section(judgement: Judgement) -> Section:
         anchor=ANCHOR,
         paragraphs=[
             *rankings(judgement),
-            f"Scores from 1 to 10 by {_and(judgement.judges)} for stories of {_and(judgement.models)}. All scores are "
-            "in judge.json, which gomhc judge wrote.",
+            f"{_and(judgement.judges)} scored stories of {_and(judgement.models)} from 1 to 10. All scores are in "
+            "judge.json, which gomhc judge wrote.",
             "The paper does not publish its prompts and openings, so these scores can be compared with each other, but "
             "not with the paper's tables.",
         ],
@@ -68,7 +68,7 @@ def _ranking(judgement: Judgement, judge: int) -> str:
         return f"{name} gave no scores."
     order = ", ".join(f"{place.model} ({place.estimate.mean:.2f})" for place in ranking)
     if len(ranking) == 1:
-        return f"{name} gives {order} of 10, mean over all criteria."
+        return f"{name} gives {order} out of 10, as the mean over all criteria."
     first = ranking[0].model
     groups = [
         (f"{first} is significantly ahead of", [place for place in ranking[1:] if _ahead(place.behind)]),
@@ -98,8 +98,9 @@ def _sentence(text: str) -> str:
 def _plot(judgement: Judgement) -> Plot:
     return Plot(
         draw=lambda: _draw(judgement),
-        caption="Mean scores and their standard errors, a row a model and a colour a judge. Right is better. Whether a "
-        "difference is significant cannot be read from them, because models are compared on the same openings.",
+        caption="Mean scores and their standard errors: a row for each model, a colour for each judge. Further right "
+        "is better. The error bars do not show whether a difference is significant, because models are compared on "
+        "the same openings.",
     )
 
 

@@ -50,12 +50,12 @@ def report(
         lead=(
             "Every quantitative statement of the paper “go-mHC: Direct Parameterization of Manifold-Constrained "
             "Hyper-Connections via Generalized Orthostochastic Matrices” is measured by this repository and judged by "
-            "a rule, which stands beside it below. Some rules and measures were revised after first results; LOG.md "
-            "lists them. go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as the published code has it.",
+            "a rule, which is given with its result below. Some rules and measures were revised after first results; "
+            "LOG.md lists them. go-square-s2 is go-mHC with n² free reals Z and A = Z − Zᵀ, as in the published code.",
             "“Holds at reduced scale” means that the rule is met with fewer samples, steps or parameters than the "
-            "paper used. At reduced scale “does not hold” can mean that the sizes were too small; the column “here” "
-            "gives them. Where a study has seeds, a claim whose 95 % interval reaches across its limit counts as not "
-            "measured.",
+            "paper used. At reduced scale, “does not hold” can mean that the sizes were too small; the column “here” "
+            "gives the sizes. In a study with several seeds, a claim counts as not measured if its 95 % interval "
+            "includes the limit.",
         ),
         sections=[
             *([_failures(errors)] if errors else []),
@@ -102,7 +102,7 @@ def _opening(
     counts = Counter(item.verdict for item in judged if not item.claim.source)
     bar = Tally(counts=[(Badge(verdict, TONES[verdict]), counts[verdict]) for verdict in Verdict])
     cards = [card for experiment in _ranked(shown) for card in _cards(experiment, records[experiment.name], judged)]
-    return [bar, Cards(title="What a reader should know", cards=cards)] if cards else [bar]
+    return [bar, Cards(title="Main findings", cards=cards)] if cards else [bar]
 
 
 def _ranked(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -192,7 +192,7 @@ def _judge_section(judgement: Judgement) -> Section:
             (Link(claim.statement, anchor("claim", claim.id)), claim.where, claim.paper) for claim in StoryScores.claims
         ],
         wordy=True,
-        caption="Without a verdict: it takes the paper's judges, prompts and openings.",
+        caption="These claims get no verdict: that would take the paper's judges, prompts and openings.",
     )
     section = judge_page.judge_section(judgement)
     return replace(section, exhibits=[*section.exhibits, claims])
@@ -202,7 +202,7 @@ def _failures(errors: Sequence[str]) -> Section:
     return Section(
         title="Runs that failed",
         anchor="failures",
-        paragraphs=["These runs ended in an error. What they would have shown is missing below."],
+        paragraphs=["These runs ended with an error, so their results are missing below."],
         exhibits=[Text(text=error) for error in errors],
     )
 
@@ -218,14 +218,14 @@ def _provenance(experiments: Sequence[Experiment], records: Mapping[str, Sequenc
         header=header,
         rows=rows,
         wordy=True,
-        caption="Seconds: sum over runs. Sources: hash of the code that the numbers depend on. A + behind a commit "
-        "means that files differed from it.",
+        caption="Seconds: sum over runs. Sources: hash of the code that the numbers depend on. A + after a commit "
+        "means that there were uncommitted changes.",
     )
     command = f"gomhc reproduce --scale {scale}"
     return Section(
         title="Provenance",
         anchor="provenance",
-        paragraphs=[f"Made by “{command}”. One experiment again: “{command} --only NAME”."],
+        paragraphs=[f"“{command}” wrote this page. To run one experiment again, use “{command} --only NAME”."],
         exhibits=[table],
     )
 

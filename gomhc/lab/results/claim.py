@@ -23,15 +23,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The number that a rule judges, the same in words with its sizes, and whether those were the paper's."""
+    """What the records say about a claim: the number that the rule judges, and a text for the page."""
 
     value: float | None
-    """None: the records are too small to decide, and the text says so."""
+    """The number; None if the records are too small to decide, which the text then says."""
     text: str
     full_size: bool | None = None
-    """Whether it was measured at the paper's sizes; None to go by the records of the experiment."""
+    """Whether it was measured at the paper's sizes; None to take this from the records of the experiment."""
     interval: tuple[float, float] | None = None
-    """95 % interval of the value over seeds; a claim is then decided only if the rule is on one side of it."""
+    """95 % interval of the value over seeds; the claim is then decided only if the interval does not cross a limit."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Rule:
     at_most: float = math.inf
 
     def allows(self, value: float) -> bool:
-        """Whether the claim holds with this number; it never does with one that is not a number."""
+        """Return whether the claim holds with this number; it never holds with nan."""
         return self.at_least <= value <= self.at_most
 
     def decides(self, interval: tuple[float, float]) -> bool:
-        """Whether the whole interval meets the rule, or no part of it does."""
+        """Return whether the whole interval meets the rule, or no part of it does."""
         low, high = interval
         return (self.allows(low) and self.allows(high)) or high < self.at_least or low > self.at_most
 
@@ -80,7 +80,7 @@ class Claim:
     rule: Rule | None
     """The values for which the claim holds."""
     source: str = ""
-    """The method whose paper states it; empty for go-mHC's. Such claims are listed and counted apart."""
+    """Method whose paper states the claim, or empty for go-mHC's. Claims of other papers are counted separately."""
 
     def verdict(self, finding: Finding | None, full_size: bool) -> Verdict:
         """Judge the finding, if there is one."""
@@ -103,19 +103,19 @@ class Headline:
     """
 
     rank: int
-    """Where it stands among the headlines: lower first."""
+    """Position among the headlines, lowest first."""
     claim: str
-    """Id of the claim whose verdict it tells."""
+    """Id of the claim whose verdict the headline gives."""
     number: str
-    """The number in large letters."""
+    """The number that is shown in large letters."""
     holds: str
-    """One or two sentences for a claim that holds, at whatever scale."""
+    """One or two sentences for the case that the claim holds, at any scale."""
     fails: str
-    """The same for one that does not."""
+    """One or two sentences for the case that it does not hold."""
     beside: tuple[str, ...] = ()
-    """Ids of other claims whose values the words name."""
+    """Ids of other claims whose values the sentences use."""
     plot: int = 0
-    """Which plot of the experiment stands beside it."""
+    """Index of the experiment's plot that is shown next to it."""
 
     def words(self, findings: Mapping[str, Finding], verdict: Verdict) -> tuple[str, str] | None:
         """Return number and sentences; None if the claim is not decided or a value is missing."""

@@ -34,7 +34,7 @@ class Record:
     code_version: str
     """Hash of the sources that the numbers depend on."""
     commit: str
-    """The state of the repository, with `+` where files differed from it; empty outside one."""
+    """Commit of the repository, with `+` if there were uncommitted changes; empty outside a repository."""
     versions: dict[str, str]
     """Versions of gomhc, Python, torch and numpy."""
     device: str
@@ -46,7 +46,7 @@ class Record:
 
     @property
     def seed(self) -> int | None:
-        """The run's seed, if it draws random numbers."""
+        """The seed of the run, or None if it has none."""
         return self.configuration.get("seed")
 
 

@@ -95,7 +95,7 @@ def test_without_a_gpu_one_line_says_so_and_nothing_is_written(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     printed = compiling(tmp_path, "-m", "gomhc", "doctor", "--gpu", "--json", str(tmp_path / "report.json"))
-    assert "torch sees no GPU: nothing was run" in printed
+    assert "torch sees no GPU, so nothing was run" in printed
     assert not (tmp_path / "report.json").exists()
 
 

@@ -97,4 +97,4 @@ def test_a_saved_model_of_transformers_is_inspected(tmp_path):
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     done = gomhc_command("inspect", tmp_path / "gone")
     assert done.returncode == 1
-    assert re.fullmatch(r"error: there is no folder .*gone; expected a run of .*\n", done.stderr)
+    assert re.fullmatch(r"error: there is no folder .*gone; give the folder of a run of .*\n", done.stderr)

@@ -79,7 +79,7 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
         (f"{TRAIN} --weight-decay -1", "--weight-decay must be a finite number, at least 0; got -1.0"),
         (f"{TRAIN} --precision float8", "--precision must be one of float32, bfloat16, got 'float8'"),
         (f"{TRAIN} --device tpu", "--device must be one of auto, cpu, cuda, got 'tpu'"),
-        (f"{TRAIN} --steps", "--steps needs a value, and got none"),
+        (f"{TRAIN} --steps", "--steps needs a value, got none"),
         (
             f"{TRAIN} --mixing go:initial_leak=abc",
             "initial_leak must be a finite number, at least 1e-10 and at most 0.5; got 'abc'",
@@ -110,10 +110,10 @@ def test_the_line_names_the_option_what_was_expected_and_what_came(
 
 def test_the_way_out_of_other_mistakes_is_told(here: Path, capfd) -> None:
     for arguments, words in (
-        ("reproduce --only", "--only must be followed by names of experiments, got none; there are: exactness, gain, "),
+        ("reproduce --only", "--only must name at least one experiment, got none; choose from exactness, gain, "),
         ("train --resume run/checkpoints/step-00000006", "is a checkpoint; expected the folder of a run, such as run"),
         ("train novels", "available subcommands: stories-tiny, shakespeare-char, tinystories-30m"),
-        (f"{TRAIN} --mixing go:expressivity=999", "make a rotation of 3,996 rows; at most 512 are supported"),
+        (f"{TRAIN} --mixing go:expressivity=999", "num_streams * expressivity must be at most 512, got 4 * 999"),
         ("reproduce --out corpus.txt", "corpus.txt: File exists"),
     ):
         assert words in gomhc(capfd, *arguments.split())[2], arguments

@@ -356,6 +356,6 @@ def test_without_matplotlib_every_verdict_is_there_and_no_page(out, tmp_path):
     done = without("matplotlib", "--only", *SMALL, "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(tmp_path / "claims.json")
-    assert "no page is written without matplotlib" in done.stderr
+    assert "no page will be written, because matplotlib is missing" in done.stderr
     assert (tmp_path / "claims.json").read_bytes() == (out / "claims.json").read_bytes()
     assert not (tmp_path / "report.html").exists()

@@ -47,7 +47,7 @@ def test_train_without_a_recipe_trains_the_default_and_prints_a_sample(gomhc_com
     assert out.splitlines() == ["wrote runs/go-1 (2 steps)", "gomhc sample runs/go-1"]
     assert re.search(r"parameters, 2 steps of 256 tokens, mixing go\n", err)
     assert re.search(r"\[2/2\] loss \d\.\d+, [\d,]+ tokens/s, 0 s left\n", err)
-    assert re.search(r"step 2: validation loss \d\.\d+, mean distance of mix from the identity 0\.\d+\n    \S", err)
+    assert re.search(r"step 2: validation loss \d\.\d+, mean distance of mixes from the identity 0\.\d+\n    \S", err)
     assert checkpoint.load(folder / "runs/go-1").recipe.corpus == "stories"
     gomhc_command("train", "--steps", "1", *SMALL)
     assert (folder / "runs/go-2").exists()
@@ -98,7 +98,7 @@ def test_sample_streams_the_same_text_for_the_same_seed(gomhc_command) -> None:
         (("train", "--mixing", "magic"), "the mixing must be one of go, "),
         (("train", "--corpus", "nowhere.txt"), "a text file, got 'nowhere.txt'"),
         (("train", "--resume", "nowhere"), "nowhere is not a run of gomhc train"),
-        (("train", "--resume", "nowhere", "--steps", "3"), "--resume can be combined with"),
+        (("train", "--resume", "nowhere", "--steps", "3"), "--resume can be combined only with"),
         (("sample", "nowhere"), "nowhere is not a run of gomhc train"),
     ],
 )

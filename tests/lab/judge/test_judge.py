@@ -379,9 +379,9 @@ def test_models_of_our_own_stories_by_characters_know_every_character_of_the_ope
     ("options", "says"),
     [
         ({"model": ()}, "at least one judge"),
-        ({"model": ("a", "a")}, "none twice"),
+        ({"model": ("a", "a")}, "no judge twice"),
         ({"model": ("a",), "trials": 0}, "trials must be a whole number of at least 1, got 0"),
-        ({"model": ("a", "b"), "input_price": (1.0,), "output_price": (1.0, 2.0)}, "each of 2 judges, got 1 and 2"),
+        ({"model": ("a", "b"), "input_price": (1.0,), "output_price": (1.0, 2.0)}, "each of the 2 judges, got 1 and 2"),
         ({"model": ("a",), "input_price": (1.0,)}, "got 1 and 0"),
     ],
 )
@@ -641,7 +641,7 @@ def test_dry_run_tells_calls_tokens_and_cost_and_asks_nothing(tmp_path, here):
     ("arguments", "says"),
     [
         (["bad.jsonl"], "error: stories must be lines of {.*bad.jsonl: line 2 is not such an object"),
-        (["twice.jsonl"], "error: twice.jsonl must have at least one story and no opening twice, got 2"),
+        (["twice.jsonl"], "error: twice.jsonl must have at least one story, and no opening twice, got 2"),
         (["good.jsonl", "--trials", "0"], "error: --trials must be a whole number of at least 1, got 0"),
         (
             ["good.jsonl", "--openings", "none.txt"],

@@ -117,7 +117,7 @@ def test_stories_differ_if_opening_or_completion_does():
 @pytest.mark.parametrize("text", ["", "\n\n", "one\ntwo\none\n"])
 def test_openings_must_be_there_and_be_different(text, tmp_path):
     (tmp_path / "openings.txt").write_text(text)
-    with pytest.raises(ValueError, match="at least one opening and no duplicates"):
+    with pytest.raises(ValueError, match="at least one opening, and no opening twice"):
         load_openings(tmp_path / "openings.txt")
 
 
