@@ -26,8 +26,8 @@ TwinStart = Literal["mean-stream", "equal-streams"]
 Start = Literal[TwinStart, "near-identity", "deepseek-v4"]
 """Initial values by name; see `Coefficients.reset_parameters`."""
 
-DEFAULT_START: TwinStart = "mean-stream"
-"""The default start of layers, models and recipes."""
+DEFAULT_START: TwinStart = "equal-streams"
+"""The default start of models and recipes, and of a connection that knows its index; the better one in our study."""
 INITIAL_SCALE = 0.01
 """a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
 FAVOURED_READ = 0.7
@@ -84,9 +84,9 @@ class Coefficients(nn.Module):
         num_streams: int | None = None,
         *,
         dynamic: bool = True,
-        start: Start = DEFAULT_START,
+        start: Start | None = None,
         initial_scale: float = INITIAL_SCALE,
-        layer_index: int = 0,
+        layer_index: int | None = None,
         read_offset: float = 0.0,
         norm_epsilon: float = 1e-6,
         generator: torch.Generator | None = None,
@@ -94,13 +94,15 @@ class Coefficients(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if start is None:  # without indices, all connections would favour the same stream
+            start = "mean-stream" if layer_index is None else DEFAULT_START
         require_choice("start", start, get_args(Start))
         require_number("initial_scale", initial_scale)
         self.dim = dim
         self.mixing = as_mixing(mixing, num_streams)
         self.start = start
         self.initial_scale = initial_scale
-        self.layer_index = layer_index
+        self.layer_index = layer_index or 0
         self.read_offset = read_offset
         self.norm_epsilon = norm_epsilon
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gomhc.birkhoff import Parametrization
-from gomhc.layers.coefficients import DEFAULT_START, INITIAL_SCALE, Coefficients, Start
+from gomhc.layers.coefficients import INITIAL_SCALE, Coefficients, Start
 from gomhc.layers.state import Pending, State, written
 
 
@@ -37,12 +37,14 @@ class HyperConnection(nn.Module):
             (``"go:expressivity=3"``).
         num_streams: number of streams (d); by default that of `mixing`, or 4 if `mixing` is text.
         dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
-        start: initial values of the coefficients: ``"mean-stream"``, ``"equal-streams"``, ``"near-identity"`` or
-            ``"deepseek-v4"``. With the first two, a network computes the same as its plain residual twin at first; see
+        start: initial values of the coefficients: ``"equal-streams"``, ``"mean-stream"``, ``"near-identity"`` or
+            ``"deepseek-v4"``; by default ``"equal-streams"`` if `layer_index` is given, and ``"mean-stream"``
+            otherwise. With these two, a network computes the same as its plain residual twin at first; see
             :meth:`reset_parameters` of `Coefficients`.
         initial_scale: how strongly the streams steer the coefficients at first (a of equations 2 to 4).
-        layer_index: index of this connection in the network; ``"equal-streams"`` and ``"near-identity"`` favour
-            stream `layer_index` modulo d.
+        layer_index: index of this connection in the network, from 0 on; ``"equal-streams"`` and
+            ``"near-identity"`` favour stream `layer_index` modulo d, so that the connections of a network read
+            different streams.
         recompute: whether to keep only the streams for backward, and compute the rest again, including the branch.
         pending: whether calling the connection returns a :class:`gomhc.layers.Pending` instead of streams. The next
             connection takes it in place of streams, and does this write and its own read in one pass. With
@@ -73,9 +75,9 @@ class HyperConnection(nn.Module):
         num_streams: int | None = None,
         *,
         dynamic: bool = True,
-        start: Start = DEFAULT_START,
+        start: Start | None = None,
         initial_scale: float = INITIAL_SCALE,
-        layer_index: int = 0,
+        layer_index: int | None = None,
         recompute: bool = False,
         pending: bool = False,
         read_offset: float = 0.0,
