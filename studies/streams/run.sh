@@ -17,13 +17,15 @@ compare() { # STAGE METHOD... [OPTION...]
 }
 
 for stage in $stages; do
-    if [ "$stage" != 1 ]; then
+    if [ "$stage" != 1 ] && [ "$stage" != 1b ]; then
         chosen=$(python "$here/choose.py")
         eval "$chosen" # plain, identity and streams: options that stage 1 has chosen
     fi
     case $stage in
     1) compare stage-1 none identity@start=equal-streams go@start=equal-streams go@start=mean-stream --seeds 2 \
         --tune learning_rate=3e-3,6e-3,1.2e-2 coefficient_learning_rate=None,6e-5,2e-4,6e-4,2e-3 --tuning-steps 500 ;;
+    1b) compare stage-1b none@learning_rate=3e-3 go@start=equal-streams,learning_rate=3e-3,coefficient_learning_rate=3e-4 \
+        --seeds 2 ;;
     2) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
     2b) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
     3) compare stage-3 "none@$plain" "go@$streams" "go:expressivity=1@$streams" "unconstrained@$streams" \
