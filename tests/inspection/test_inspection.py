@@ -50,8 +50,10 @@ def test_at_the_start_coefficients_are_those_of_the_start():
     assert found.names == tuple(f"{layer} {part}" for layer in range(3) for part in ("attention", "feed_forward"))
     assert found.num_tokens == 22
     assert found.loss == pytest.approx(model(text()[:, :-1], text()[:, 1:])[1].item(), rel=1e-5)
-    torch.testing.assert_close(found.read_mean, torch.full((6, D), 1 / D, dtype=torch.float64))
-    torch.testing.assert_close(found.write_mean.mean(-1), torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-6)
+    favoured = torch.eye(D, dtype=torch.float64)[torch.arange(6) % D]
+    read = 0.7 * favoured + 0.3 / (D - 1) * (1 - favoured)
+    torch.testing.assert_close(found.read_mean, read, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.write_mean, torch.ones(6, D, dtype=torch.float64), rtol=0, atol=1e-6)
     assert found.mix_spread.max() == 0  # nothing steers yet
     diagonal = found.mix_mean.diagonal(dim1=-2, dim2=-1).mean(-1)
     torch.testing.assert_close(diagonal, torch.full((6,), 0.9, dtype=torch.float64), rtol=0, atol=1e-5)

@@ -244,7 +244,7 @@ def test_a_checkpoint_without_some_weights_is_refused(tmp_path):
 @torch.no_grad()
 def test_hidden_states_are_streams_between_the_layers():
     model = decoder()
-    upcycled = gomhc.upcycle(model, copy=True)
+    upcycled = gomhc.upcycle(model, start="mean-stream", copy=True)
     found = upcycled(tokens(), output_hidden_states=True).hidden_states
     expected = model(tokens(), output_hidden_states=True).hidden_states
     assert [tuple(state.shape) for state in found] == [(2, 11, 32), (2, 11, 4, 32), (2, 11, 4, 32), (2, 11, 32)]

@@ -168,9 +168,14 @@ def test_all_parts_have_one_default_start():
     from gomhc.lab.training.recipe import Recipe
 
     starts = {
-        Coefficients(C, "go").start,
-        HyperConnection(None, C).coefficients.start,
+        Coefficients(C, "go", layer_index=3).start,
+        HyperConnection(None, C, layer_index=0).coefficients.start,
         GPTConfig().start,
         Recipe().start,
     }
     assert starts == {DEFAULT_START}
+
+
+def test_without_an_index_streams_differ_from_the_start():
+    """With the index of none, all connections would favour the same stream, and the others would stay alike."""
+    assert HyperConnection(None, C).coefficients.start == "mean-stream"

@@ -135,7 +135,8 @@ def learns(model):
 
 
 def test_every_coefficient_that_can_have_a_gradient_has_one_after_one_step():
-    model = tiny(mixing=Orthostochastic(num_streams=4), num_layers=3)
+    # In float32 the gradients of the equal-streams start are lost in rounding at first; test_starts.py has both.
+    model = tiny(mixing=Orthostochastic(num_streams=4), num_layers=3, start="mean-stream")
     train(model, 2)
     connections = [connection for block in model.blocks for connection in (block.attention, block.feed_forward)]
     for index, connection in enumerate(connections):
@@ -152,7 +153,7 @@ def test_every_coefficient_that_can_have_a_gradient_has_one_after_one_step():
 
 
 def test_learned_readout_gives_the_last_mix_a_gradient():
-    model = tiny(mixing=Orthostochastic(num_streams=4), readout="learned")
+    model = tiny(mixing=Orthostochastic(num_streams=4), readout="learned", start="mean-stream")
     train(model, 3)
     part = model.blocks[-1].feed_forward.coefficients
     assert part.bias.grad.split(part.sizes)[2].norm() > 1e-9

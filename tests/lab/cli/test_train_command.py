@@ -139,6 +139,7 @@ def test_paper_recipe_is_the_papers_table() -> None:
         dropout=0.1,
         learning_rate=1e-3,
         final_learning_rate=1e-4,
+        coefficient_learning_rate=None,
         warmup_steps=500,
         weight_decay=0.1,
         batch_size=32,

@@ -283,7 +283,7 @@ def test_gradient_that_is_not_finite_stops_the_run(recipe: Recipe, tmp_path: Pat
 def test_coefficients_with_the_rate_of_all_others_learn_as_without_one_of_their_own(
     recipe: Recipe, tmp_path: Path
 ) -> None:
-    train(recipe, tmp_path / "shared", CPU)
+    train(replace(recipe, coefficient_learning_rate=None), tmp_path / "shared", CPU)
     train(replace(recipe, coefficient_learning_rate=recipe.learning_rate), tmp_path / "own", CPU)
     assert_same_run(tmp_path / "shared", tmp_path / "own")
 
@@ -311,6 +311,7 @@ def test_run_with_a_rate_for_coefficients_resumes_bitwise(recipe: Recipe, tmp_pa
     "changes", [{"readout": "sum"}, {"dynamic": False}, {"initial_scale": 0.1}, {"total_leak": 0.1}], ids=str
 )
 def test_option_of_the_streams_changes_the_run(recipe: Recipe, tmp_path: Path, changes: dict[str, Any]) -> None:
+    recipe = replace(recipe, start="mean-stream")  # streams that are equal do not see how they are mixed
     train(replace(recipe, **changes), tmp_path / "run", CPU)
     train(recipe, tmp_path / "default", CPU)
     losses = [
@@ -334,7 +335,7 @@ def test_checkpoint_without_the_newer_fields_of_the_recipe_is_read(recipe: Recip
     for name in EARLIER:
         del state["recipe"][name]
     file.write_text(seal(state))
-    assert load_run(tmp_path / "run").recipe == recipe
+    assert load_run(tmp_path / "run").recipe == replace(recipe, coefficient_learning_rate=None)
 
 
 def test_learning_rate_rises_in_a_line_and_falls_in_a_cosine() -> None:
