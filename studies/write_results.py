@@ -17,7 +17,7 @@ from typing import Any
 
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import agreement, difference_of, interval, short_names, signed
+from gomhc.lab.comparison.words import agreement, answer, difference_of, interval, short_names, signed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.results.claim import Finding, Verdict
@@ -32,19 +32,28 @@ ANSWER = "stage-2"
 """The stage of the study of streams that answers its question; the others explore."""
 STAGES = {
     "stage-1": "Learning rate and start",
+    "stage-1b": "Learning rate in full length",
     "stage-2": "The answer",
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
 }
-IN_PROGRESS = "The study is in progress: its plan is committed in `studies/{}/`, its results are not there yet."
+IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 
 def streams(studies: Path = FOLDER) -> str:
     """The stage that answers whether streams make a language model better."""
     stages = study.stages("streams", studies)
     if ANSWER not in stages:
-        return IN_PROGRESS.format("streams")
+        return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     return f"{comparison(stages[ANSWER])}{_against_controls(stages[ANSWER])}"
+
+
+def _so_far(stages: Mapping[str, Result]) -> str:
+    """What the stage with the most seeds says, in two sentences."""
+    if not stages:
+        return ""
+    result = max(stages.values(), key=lambda stage: len(stage["seeds"]))
+    return f"So far, with {len(result['seeds'])} seeds: {' '.join(answer(result))}"
 
 
 def _against_controls(result: Result) -> str:
