@@ -93,8 +93,7 @@ train, held_out = data[: -len(data) // 10], data[-len(data) // 10 :]
 
 torch.manual_seed(0)
 model = GPT(len(letters))
-groups = gomhc.parameter_groups(model, weight_decay=0.1, coefficient_learning_rate=2e-4)
-optimizer = torch.optim.AdamW(groups, lr=2e-3)
+optimizer = torch.optim.AdamW(gomhc.parameter_groups(model, 0.1, coefficient_learning_rate=2e-4), lr=2e-3)
 rates = [group["lr"] for group in optimizer.param_groups]
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=STEPS, pct_start=0.1)
 generator = torch.Generator().manual_seed(0)
