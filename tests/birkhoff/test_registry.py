@@ -64,7 +64,7 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("magic", r"must be one of go, .* names go-s1, .* got 'magic'; gomhc\.register adds one"),
+            ("magic", r"must be one of go, .* names go-s1, .* got 'magic'; to add your own, use gomhc\.register"),
             ("", "got ''"),
             ("go:depth=3", "go has no option depth; its options are initial_leak, expressivity, rotation, layout"),
             ("go-s2:num_streams=3", "go-s2 has no option num_streams; its options are initial_leak"),

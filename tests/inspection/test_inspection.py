@@ -235,7 +235,7 @@ def test_a_plain_model_is_refused():
 @pytest.mark.unchecked
 @pytest.mark.parametrize("tokens", [torch.zeros(3, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long)])
 def test_tokens_of_another_shape_are_refused(tokens):
-    with pytest.raises(ValueError, match=r"expected tokens \(batch, time\) with at least two"):
+    with pytest.raises(ValueError, match=r"tokens must have the shape \(batch, time\) with a time of at least two"):
         inspect(gpt(), tokens)
 
 
