@@ -26,8 +26,8 @@ for stage in $stages; do
         --tune learning_rate=3e-3,6e-3,1.2e-2 coefficient_learning_rate=None,6e-5,2e-4,6e-4,2e-3 --tuning-steps 500 ;;
     1b) compare stage-1b none@learning_rate=3e-3 go@start=equal-streams,learning_rate=3e-3,coefficient_learning_rate=3e-4 \
         --seeds 2 ;;
-    2) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
-    2b) compare stage-2 "none@$plain" "none:as-wide@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
+    2) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
+    2b) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
     3) compare stage-3 "none@$plain" "go@$streams" "go:expressivity=1@$streams" "unconstrained@$streams" \
         "sinkhorn@$streams" "permutations@$streams" "kronecker@$streams" "orthogonal@$streams" --seeds "${SEEDS:-3}" ;;
     4) compare stage-4 "none@$plain" "go@$streams" "identity@$identity,num_streams=2" "go@$streams,num_streams=2" \
