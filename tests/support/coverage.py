@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -66,13 +67,14 @@ def examine(model_class: Any, folder: Path | None = None) -> Verdict:
         changed = gomhc.upcycle(model, copy=True)
     except ValueError as error:
         return Verdict(model_class=name, status="refused", reason=_short(error).removeprefix(f"{name}: "))
+    rounding = EPS * _amplification(model, inputs, expected)
     wrong = [
         what
         for what, is_right in (
-            ("outputs", lambda: _close(outputs(changed, inputs), expected, 256 * EPS)),
-            ("training", lambda: _close(outputs(changed, inputs, True), outputs(model, inputs, True), 256 * EPS)),
+            ("outputs", lambda: _close(outputs(changed, inputs), expected, 256 * rounding)),
+            ("training", lambda: _close(outputs(changed, inputs, True), outputs(model, inputs, True), 256 * rounding)),
             ("generation", lambda: _same_text(model, changed, inputs)),
-            ("gradients", lambda: _same_gradients(model, changed, inputs)),
+            ("gradients", lambda: _same_gradients(model, changed, inputs, 4096 * rounding)),
             ("streams", lambda: not _close(outputs(moved(changed), inputs), expected, 1e-3)),
         )
         if not is_right()
@@ -82,6 +84,24 @@ def examine(model_class: Any, folder: Path | None = None) -> Verdict:
         torch.save((inputs, outputs(changed, inputs)), folder / "given.pt")
     status = "wrong" if wrong else "equal"
     return Verdict(model_class=name, status=status, reason=", ".join(wrong), connections=_connections(changed))
+
+
+def _amplification(model: Any, inputs: dict[str, Any], expected: list[torch.Tensor]) -> float:
+    """By how much the tolerance must grow for a model that amplifies rounding, at least 1.
+
+    Streams add a few roundings at each connection, so outputs may differ by four times as much as they do if each
+    weight moves by one rounding. Those of cpmant (5.22) move by 240 roundings then, and the plain model is 400 away
+    from its own float64.
+    """
+    nudged, generator = copy.deepcopy(model), torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter in nudged.parameters():
+            parameter.mul_(1 + EPS * (2 * torch.randint(2, parameter.shape, generator=generator) - 1))
+    moves = [
+        (a - b)[b.isfinite()].abs().max().item() / b[b.isfinite()].abs().max().item()
+        for a, b in zip(outputs(nudged, inputs), expected, strict=True)
+    ]
+    return max(1.0, 4 * max(moves) / (256 * EPS))
 
 
 def _is_loaded_as_it_was(model: Any, inputs: dict[str, Any]) -> bool:
@@ -133,11 +153,11 @@ def _same_text(model: Any, changed: Any, inputs: dict[str, Any]) -> bool:
     return torch.equal(changed.generate(inputs["input_ids"], **options), expected)
 
 
-def _same_gradients(model: Any, changed: Any, inputs: dict[str, Any]) -> bool:
+def _same_gradients(model: Any, changed: Any, inputs: dict[str, Any], tolerance: float) -> bool:
     """Of all plain weights, for a random cotangent of the first output."""
     expected, found = (_gradients(one, inputs) for one in (model, changed))
     scale = max(gradient.abs().max().item() for gradient in expected.values())
-    return all((found[name] - gradient).abs().max() <= 4096 * EPS * scale for name, gradient in expected.items())
+    return all((found[name] - gradient).abs().max() <= tolerance * scale for name, gradient in expected.items())
 
 
 def _gradients(model: Any, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
