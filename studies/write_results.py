@@ -18,6 +18,7 @@ from typing import Any
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
 from gomhc.lab.comparison.words import agreement, answer, difference_of, interval, short_names, signed
+from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.results.claim import Finding, Verdict
@@ -108,11 +109,30 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def smollm2(studies: Path = FOLDER) -> str:
-    """Fine-tuning of SmolLM2-135M, plain and with streams."""
+def smollm2_in_short(studies: Path = FOLDER) -> str:
+    """The differences of `smollm2` in a sentence."""
+    record = _smollm2(studies)
+    if not record:
+        return IN_PROGRESS.format("smollm2")
+    arms = {name: arm for name, arm in record["summary"].items() if "difference" in arm}
+    told = [f"{_with_interval(arm)} with `{name}`" for name, arm in arms.items()]
+    steps, seeds = record["settings"]["steps"], min(arm["runs"] for arm in arms.values())
+    return (
+        f"Fine-tuning SmolLM2-135M with four streams ({steps} steps, {seeds} seeds) changed the loss by {listed(told)} "
+        f"against plain fine-tuning ([details](docs/hugging-face.md))."
+    )
+
+
+def _smollm2(studies: Path) -> dict[str, Any]:
     file = studies / "smollm2" / "record.json"
     record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if not any("difference" in arm for arm in record.get("summary", {}).values()):
+    return record if any("difference" in arm for arm in record.get("summary", {}).values()) else {}
+
+
+def smollm2(studies: Path = FOLDER) -> str:
+    """Fine-tuning of SmolLM2-135M, plain and with streams."""
+    record = _smollm2(studies)
+    if not record:
         return IN_PROGRESS.format("smollm2")
     rows = ["| model | held-out loss | difference to plain | seeds | cosine of streams |", "|---|---|---|---|---|"]
     for name, arm in record["summary"].items():
@@ -176,6 +196,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "streams": streams,
     "streams-stages": streams_stages,
     "smollm2": smollm2,
+    "smollm2-in-short": smollm2_in_short,
     "paper": paper,
     "findings": findings,
 }

@@ -23,7 +23,7 @@ WRITERS = {
 EXPECTED = {
     ("README.md", "mixings"): {"table"},
     ("README.md", "benchmark"): {"overview"},
-    ("README.md", "study"): {"streams", "smollm2", "paper", "findings"},
+    ("README.md", "study"): {"streams", "smollm2-in-short", "paper", "findings"},
     ("performance.md", "benchmark"): {path.stem for path in (ROOT / "benchmarks").glob("*.json")},
     ("comparing.md", "study"): {"streams", "streams-stages"},
     ("hugging-face.md", "study"): {"smollm2"},

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from gomhc.lab.freed_memory import keep_freed_memory
+
 T = TypeVar("T")
 SYNCHRONIZE, INFINITE = 0x00100000, 0xFFFFFFFF
 """Constants of the Windows API: the right to wait for a process, and a wait without limit."""
@@ -26,9 +28,15 @@ def in_processes(
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
     order = "generator" if in_order else "generator_unordered"
     ours = isinstance(get_active_backend()[0], LokyBackend)  # not a cluster's, which has a life of its own
-    first: dict[str, Any] = {"initializer": _end_with, "initargs": (os.getpid(),)} if ours and jobs > 1 else {}
+    first: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)} if ours and jobs > 1 else {}
     parallel = Parallel(n_jobs=jobs, return_as=order, batch_size=1, **first)
     return parallel(delayed(function)(*values) for values in arguments)
+
+
+def _begin(parent: int) -> None:
+    """Prepare a worker."""
+    keep_freed_memory()
+    _end_with(parent)
 
 
 def _end_with(parent: int) -> None:

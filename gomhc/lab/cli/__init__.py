@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
 from gomhc.lab import plugins
 from gomhc.lab.cli import mistakes
 from gomhc.lab.cli.terminal import needs
+from gomhc.lab.freed_memory import keep_freed_memory
 
 EXTRAS = {
     "version": "cli",
@@ -48,6 +49,7 @@ def main() -> None:
     """Run the command line; Ctrl-C and mistakes of the user end it with one line instead of a traceback."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe on Windows has no λ: print ? instead of failing
+    keep_freed_memory()
     with mistakes.one_line():
         plugins.load()
         arguments = sys.argv[1:]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gomhc.lab.comparison.result import Result
+from gomhc.lab.exhibits.exhibit import listed
 
 TOKENS, SECONDS = "differences", "differences_at_equal_seconds"
 """The two lists of differences in a result."""
@@ -122,12 +123,8 @@ def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
     groups = {
         text: [names[item["method"]] for item in differences if side(item) == where] for where, text in words.items()
     }
-    told = [f"{_and(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
+    told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
     return f"Of the others, {'; '.join(told)}."
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _called(result: Result, method: str) -> str:

@@ -107,3 +107,8 @@ class Cards:
 
 
 Exhibit = Plot | Table | Text | Tally | Cards
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return the texts as a list in a sentence: a, b and c."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))

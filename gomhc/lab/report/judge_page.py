@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gomhc.lab.exhibits.exhibit import Cell, Emphasis, Plot, Table, Value
+from gomhc.lab.exhibits.exhibit import Cell, Emphasis, Plot, Table, Value, listed
 from gomhc.lab.exhibits.style import INK, new_figure
 from gomhc.lab.judge.answers import CRITERIA
 from gomhc.lab.judge.judgement import Judgement, Mark, Ranked
@@ -35,7 +35,7 @@ def judge_section(judgement: Judgement) -> Section:
         anchor=ANCHOR,
         paragraphs=[
             *rankings(judgement),
-            f"{_and(judgement.judges)} scored stories of {_and(judgement.models)} from 1 to 10. All scores are in "
+            f"{listed(judgement.judges)} scored stories of {listed(judgement.models)} from 1 to 10. All scores are in "
             "judge.json, which gomhc judge wrote.",
             "The paper does not publish its prompts and openings, so these scores can be compared with each other, but "
             "not with the paper's tables.",
@@ -74,7 +74,7 @@ def _ranking(judgement: Judgement, judge: int) -> str:
         (f"{first} is significantly ahead of", [place for place in ranking[1:] if _ahead(place.behind)]),
         (f"no difference is shown between {first} and", [place for place in ranking[1:] if not _ahead(place.behind)]),
     ]
-    told = [f"{words} {_and([_behind(place) for place in places])}" for words, places in groups if places]
+    told = [f"{words} {listed([_behind(place) for place in places])}" for words, places in groups if places]
     return f"{name} ranks {order}, by the mean over all criteria. {_sentence('; '.join(told))}"
 
 
@@ -132,7 +132,3 @@ def _table(table: ScoreTable) -> Table:
         for name, *cells in section
     ]
     return Table(title=table.title, header=table.header, rows=rows, caption=table.caption)
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -13,7 +13,7 @@ import matplotlib
 from gomhc.lab import plugins
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.study_exhibits import study_card
-from gomhc.lab.exhibits.exhibit import Badge, Card, Cards, Exhibit, Link, Plot, Table, Tally, Text
+from gomhc.lab.exhibits.exhibit import Badge, Card, Cards, Exhibit, Link, Plot, Table, Tally, Text, listed
 from gomhc.lab.experiments.experiment import Experiment, Scale
 from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.experiments.story_scores import StoryScores
@@ -88,11 +88,7 @@ def _summary(judged: Sequence[Judged], scale: Scale) -> list[str]:
     """Counts in one sentence."""
     counts = Counter(item.verdict for item in judged if not item.claim.source)
     told = [f"{counts[verdict]} {_phrase(verdict, counts[verdict])}" for verdict in Verdict if counts[verdict]]
-    return [f"Of {counts.total()} claims of the paper, measured at scale “{scale}”, {_listed(told)}."]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+    return [f"Of {counts.total()} claims of the paper, measured at scale “{scale}”, {listed(told)}."]
 
 
 def _opening(

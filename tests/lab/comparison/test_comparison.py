@@ -21,11 +21,11 @@ from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
-from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, Task, train_one
+from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, StopAtFile, Task, train_one
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.files import seal
 from gomhc.lab.results.record import Record, Store, key_of
-from gomhc.lab.training import Execution, Recipe, Watcher, train
+from gomhc.lab.training import Execution, Recipe, Watcher, checkpoint, train
 from gomhc.lab.training.loop import Trainer
 from gomhc.models import GPT
 
@@ -167,19 +167,18 @@ class TestRecords:
         assert "gradient's norm nan" in outcome.record.metrics["diverged"]
         assert str(tmp_path) not in outcome.record.metrics["diverged"]
 
-    def test_file_stops_a_run_which_continues_to_the_same_record(self, recipe: Recipe, tmp_path: Path) -> None:
+    def test_file_stops_a_run_which_continues_to_the_same_record(
+        self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         task, stop = Task("go", recipe, "data"), tmp_path / ".stop"
 
         def outcome(folder: str) -> Any:
             return train_one(task, Store(tmp_path / folder / "records"), tmp_path / folder, CPU, stop, "")
 
-        class StopAfterOne(Watcher):
-            def wants_stop(self) -> bool:
-                return True
-
-        assert (
-            train(replace(recipe, sample_tokens=0, keep=1), tmp_path / "b" / task.folder_name, CPU, StopAfterOne()) == 1
-        )
+        with monkeypatch.context() as patch:
+            patch.setattr(StopAtFile, "wants_stop", lambda _: True)  # as if the file appeared during the first step
+            assert outcome("b").record is None
+        assert checkpoint.steps(tmp_path / "b" / task.folder_name) == [1]
         stop.touch()
         assert outcome("b").record is None
         stop.unlink()
