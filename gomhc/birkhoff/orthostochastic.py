@@ -28,6 +28,13 @@ MOST_ROWS = 512
 """Largest number of rows of a rotation (n): it has 130,816 logits then, which take hundreds of megabytes in a layer."""
 MOST_LOGITS = 2**22
 """Logits of the matrices that are made at once in the search for a start: a few hundred megabytes."""
+COMPILED = {
+    ("cayley", "triangle"): "go",
+    ("cayley", "square"): "go-square",
+    ("householder", "triangle"): "go-householder",
+    ("givens", "triangle"): "go-givens",
+}
+"""Rotation and layout -> the kind of its compiled map."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +102,8 @@ class Orthostochastic(Parametrization):
 
     @property
     def kernel(self) -> str | None:
-        if self.rotation != "cayley":
-            return None
-        return forms.single("go-square" if self.layout == "square" else "go", self.num_streams, self.expressivity)
+        kind = COMPILED.get((self.rotation, self.layout))
+        return None if kind is None else forms.single(kind, self.num_streams, self.expressivity)
 
     def matrix(self, logits: Float[Tensor, "*batch p"]) -> Float[Tensor, "*batch d d"]:
         if self.layout == "square":

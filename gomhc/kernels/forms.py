@@ -33,6 +33,8 @@ NUM_LOGITS: dict[str, Callable[[int, int], int]] = {
     "go": lambda d, s: d * s * (d * s - 1) // 2,
     "go-square": lambda d, s: (d * s) ** 2,
     "go-unitary": lambda d, s: (d * s) ** 2,
+    "go-householder": lambda d, s: d * s * (d * s - 1) // 2,
+    "go-givens": lambda d, s: d * s * (d * s - 1) // 2,
     "sinkhorn": lambda d, _: d * d,
     "sinkhorn-linear": lambda d, _: d * d,
     "sinkhorn-v4": lambda d, _: d * d,

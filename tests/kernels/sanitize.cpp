@@ -36,7 +36,7 @@ struct Work {
         if (kind == QUATERNIONS && d != 4) kind = ORTHOGONAL;  // they turn four streams
         const int n = d * number;
         int p = d * d;
-        if (kind == GO) p = n * (n - 1) / 2;
+        if (kind == GO || kind == GO_HOUSEHOLDER || kind == GO_GIVENS) p = n * (n - 1) / 2;
         if (kind == GO_SQUARE || kind == GO_UNITARY) p = n * n;
         if (kind == TRANSPORTATION || kind == SPECTRAL_SPHERE) p = (d - 1) * (d - 1);
         if (kind == IDENTITY) p = 0;

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from random_logits import SCALES, cotangent_like, extreme_logits, random_logits
@@ -52,12 +57,20 @@ NESTED = [
         term=Kronecker(num_streams=6, factors=(SpectralSphere(num_streams=3), RowStochastic(num_streams=2))),
     ),
     Kronecker(num_streams=6, factors=(Circulant(num_streams=3), BoundedOffDiagonal(num_streams=2))),
+    Kronecker(num_streams=6, factors=(GO(num_streams=3, rotation="householder"), GO(num_streams=2, rotation="givens"))),
 ]
+PRODUCTS = ("householder", "givens")
+"""Rotations that are products of simple ones."""
 RIVALS = (RowStochastic, Circulant, BoundedOffDiagonal, Orthogonal, SpectralSphere, PolytopeProjection)
 SIZES = [
     GO(num_streams=5, expressivity=3),
     GO(num_streams=5, layout="square"),
     GO(num_streams=33, expressivity=2),
+    *(
+        GO(num_streams=d, expressivity=s, rotation=rotation)
+        for d, s in ((1, 3), (4, 1), (8, 1), (8, 2), (3, 3), (5, 3), (9, 3))
+        for rotation in PRODUCTS
+    ),
     Unistochastic(num_streams=5),
     Permutations(num_streams=5),
     Permutations(num_streams=6),
@@ -85,7 +98,10 @@ def largest_rotation(mixing):
 
 def test_these_methods_are_compiled():
     compiled = {key for key, cls in gomhc.PARAMETRIZATIONS.items() if cls(num_streams=4).kernel is not None}
-    assert compiled >= {*forms.KINDS} - {"go-square", "quaternions"}
+    options = {"go-square", "go-householder", "go-givens", "quaternions"}
+    assert compiled >= {*forms.KINDS} - options
+    parts = (part for mixing in COMPILED for part in forms.parsed(mixing.kernel).parts)
+    assert {forms.KINDS[part.kind] for part in parts} == {*forms.KINDS}
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 1e3])
@@ -147,6 +163,45 @@ def test_the_exponential_is_exact_to_a_few_roundings():
     weight = Permutations(num_streams=2)(logits)[:, 0, 1].double()
     expected = 1 / (1 + difference.double().exp())
     assert ((weight - expected) / expected).abs().max() <= 4 * EPS
+
+
+def test_sines_and_cosines_are_exact_to_two_units_in_the_last_place_in_double(tmp_path):
+    compiler = shutil.which("g++") or pytest.skip("needs a C++ compiler")
+    native, source = Path(gomhc.__file__).parent / "kernels" / "native", Path(__file__).parent / "sines.cpp"
+    flags = ("-O2", "-std=c++17", "-Wno-psabi", "-shared", "-fPIC")
+    subprocess.run([compiler, *flags, "-I", native, source, "-o", tmp_path / "sines.so"], check=True)
+    generator = np.random.default_rng(0)
+    steps = np.arange(-41721, 41722) * (np.pi / 2)  # close to where one of the two is zero
+    wide = generator.uniform(-1, 1, 100_000) * 2.0 ** generator.uniform(-30, 16, 100_000)
+    angles = np.concatenate((steps, wide, [0.0, 2.0**16, -(2.0**16)]))
+    sines, cosines = np.empty_like(angles), np.empty_like(angles)
+    pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (angles, sines, cosines))
+    ctypes.CDLL(str(tmp_path / "sines.so")).sines_and_cosines(*pointers, ctypes.c_int64(len(angles)))
+    for found, function in ((sines, np.sin), (cosines, np.cos)):
+        exact = function(angles.astype(np.longdouble))
+        assert (np.abs(found - exact) / np.spacing(np.abs(found))).max() <= 2
+
+
+def test_entries_of_a_turn_are_squares_of_sines_and_cosines_to_a_rounding_of_themselves():
+    whole = torch.arange(-41721, 41722)
+    angles = torch.cat((whole * (torch.pi / 2), torch.linspace(-7, 7, 10001), torch.logspace(-15, 4.8, 1000))).float()
+    turn = GO(num_streams=2, expressivity=1, rotation="givens")
+    matrix = turn(angles[:, None]).double()
+    for column, function in ((0, torch.cos), (1, torch.sin)):
+        expected = function(angles.double()).square()
+        assert ((matrix[:, 0, column] - expected).abs() <= EPS * expected).all()
+
+
+@pytest.mark.parametrize("rotation", PRODUCTS)
+@pytest.mark.parametrize(("d", "s"), [(33, 2), (64, 1), (64, 3)])
+def test_the_largest_products_of_rotations_are_those_of_the_plain_version(d, s, rotation):
+    mixing = GO(num_streams=d, expressivity=s, rotation=rotation)
+    logits = random_logits(mixing, 1, dtype=torch.float32)  # the plain version keeps hundreds of matrices for each
+    cotangent = cotangent_like(mixing(logits))
+    matrix, gradient = image_and_gradient(mixing, logits, cotangent)
+    expected, exact = image_and_gradient(mixing, logits.double(), cotangent)
+    torch.testing.assert_close(matrix.double(), expected, rtol=0, atol=EPS)
+    torch.testing.assert_close(gradient.double(), exact, rtol=0, atol=EPS * exact.abs().max().item())
 
 
 @pytest.mark.parametrize("num_iterations", [1, 2, 20, 100])
@@ -307,7 +362,8 @@ def test_what_is_too_large_or_has_no_kernel_is_left_to_torch():
     cases = [
         GO(num_streams=65, expressivity=1),
         GO(num_streams=64, expressivity=4),
-        GO(num_streams=4, rotation="givens"),
+        GO(num_streams=4, rotation="exponential"),
+        GO(num_streams=4, rotation="givens", layout="square"),
         Kronecker(num_streams=8, factors=(2, gomhc.Unconstrained(num_streams=4))),
         Kronecker(num_streams=65, factors=(GO(num_streams=13), GO(num_streams=5))),
         Average(num_streams=4, num_terms=64),

@@ -248,6 +248,7 @@ def test_a_wrong_number_of_logits_is_a_value_error(wrong):
 WRONG_FORMS = [
     *("", " ", "go", "go:3:2", "go:3:2:0:0", "gone:3:2:0", "go:3:two:0", "go:3:2:zero", "go:3.0:2:0", "go:3:2:0 "),
     *("go:0:1:0", "go:3:0:0", "go:-3:-2:0", "go:65:1:0", "go:64:4:0", "go-square:33:6:0", "go-unitary:2:97:0"),
+    *("go-householder:64:4:0", "go-householder:0:1:0", "go-givens:65:1:0", "go-givens:3:0:0"),
     *("go:4294967299:2:0", "go:3:4294967298:0", "go:99999999999999999999:2:0"),
     *("sinkhorn:0:20:0", "sinkhorn:4:0:0", "sinkhorn:4:1001:0", "sinkhorn-v4:65:20:0", "sinkhorn-linear:-4:20:0"),
     *("permutations:9:1:0", "permutations:0:1:0", "transportation:65:1:0", "transportation:0:1:0"),

@@ -10,7 +10,7 @@ import torch
 
 import gomhc
 from gomhc import kernels
-from gomhc.birkhoff import PARAMETRIZATIONS
+from gomhc.birkhoff import PARAMETRIZATIONS, as_mixing
 from gomhc.kernels import dispatch, ops, triton_ops
 from gomhc.models import GPT, GPTConfig
 
@@ -55,9 +55,9 @@ def test_every_mixing_is_the_same_in_triton_as_in_plain_torch(key, launches, gen
     assert bool(launches) == (mixing.kernel is not None and triton_ops.has_map(mixing.kernel))
 
 
-@pytest.mark.parametrize("key", ["rows", "orthogonal", "spectral-sphere", "projection"])
-def test_a_product_with_a_factor_that_triton_lacks_is_left_to_torch(key, generator):
-    factors = (gomhc.Orthostochastic(num_streams=2), PARAMETRIZATIONS[key](num_streams=3))
+@pytest.mark.parametrize("name", ["rows", "orthogonal", "spectral-sphere", "projection", "go:rotation=givens"])
+def test_a_product_with_a_factor_that_triton_lacks_is_left_to_torch(name, generator):
+    factors = (gomhc.Orthostochastic(num_streams=2), as_mixing(name, num_streams=3))
     mixing = gomhc.Kronecker(num_streams=6, factors=factors)
     assert mixing.kernel is not None
     logits, cotangent = (

@@ -1,11 +1,13 @@
-// The exponential, the hyperbolic tangent and the logarithm of vectors. Included once for each instruction set, inside its namespace.
+// The exponential, the hyperbolic tangent, the logarithm, the sine and the cosine of vectors. Included once for each instruction
+// set, inside its namespace.
 //
 // exp: within 2 units in the last place; 0 below the smallest number, and large but finite above the largest; NaN of NaN.
 // log: of positive normal numbers, within 4 units in the last place of the larger of it and one.
 // x = k log 2 + r with |r| <= log 2 / 2, and a polynomial in r: that of Taylor, cut where it is below rounding.
 
 constexpr double FACTORIALS[] = {1,       1,        2,         6,          24,          120,         720,       5040,
-                                 40320.0, 362880.0, 3628800.0, 39916800.0, 479001600.0, 6227020800.0};
+                                 40320.0, 362880.0, 3628800.0, 39916800.0, 479001600.0, 6227020800.0,
+                                 87178291200.0, 1307674368000.0, 20922789888000.0};
 
 template <typename T> struct Exponent;  // how a number is made of bits
 template <> struct Exponent<float> {
@@ -69,4 +71,24 @@ static inline Doubles logarithm(Doubles x) {
 #pragma GCC unroll 16
     for (int i = 23; i > 0; i -= 2) series = series * square + 1. / i;
     return __builtin_convertvector(k, Doubles) * 0.6931471805599453 + 2. * s * series;
+}
+
+// Within 2 units in the last place, for angles of up to SATURATION; NaN of NaN.
+// x = k pi / 2 + r with |r| <= pi / 4. Pi / 2 is in three parts, of which k times the first two are exact.
+static inline void sine_and_cosine(Doubles x, Doubles &sine, Doubles &cosine) {
+    typedef int64_t W __attribute__((vector_size(GOMHC_VECTOR_BYTES)));
+    constexpr double ROUND = Exponent<double>::ROUND;
+    const Doubles rounded = x * 0.6366197723675814 + ROUND, whole = rounded - ROUND;
+    const Doubles r = x - whole * 0x1.921fb5444p0 - whole * 0x1.68c234c4cp-39 - whole * 0x1.98a2e03707345p-77;
+    const Doubles square = r * r;
+    Doubles odd = Doubles{} - 1 / FACTORIALS[15], even = Doubles{} + 1 / FACTORIALS[16];
+#pragma GCC unroll 8
+    for (int i = 13; i > 1; i -= 2) {
+        odd = odd * square + (i % 4 == 1 ? 1 : -1) / FACTORIALS[i];
+        even = even * square + (i % 4 == 1 ? -1 : 1) / FACTORIALS[i + 1];
+    }
+    odd = r + r * square * odd, even = 1. - square * .5 + square * square * even;
+    const W k = (W)rounded, swapped = (k & 1) != 0;  // its last bits are those of k
+    sine = (Doubles)((W)(swapped ? even : odd) ^ (k & 2) << 62);
+    cosine = (Doubles)((W)(swapped ? odd : even) ^ ((k + 1) & 2) << 62);
 }

@@ -14,6 +14,7 @@
 #include "off_diagonal.h"
 #include "halves.h"
 #include "orthogonal.h"
+#include "factored_rotation.h"
 #include "spectral_sphere.h"
 #include "projection.h"
 #include "transportation.h"
@@ -42,6 +43,16 @@ template <typename Visit> static inline auto with_unitary(const Part &part, cons
         case 4001: return visit(Go<4, 1, true>());
         case 4002: return visit(Go<4, 2, true>());
         default: return visit(Go<0, 0, true>());
+    }
+}
+
+template <template <int> class Factors, typename Visit> static inline auto with_factors(const Part &part, const Visit &visit) {
+    switch (1000 * part.d + part.number) {
+        case 4001: return visit(InDoubles<FactoredGo<Factors, 4, 1>>());
+        case 4002: return visit(InDoubles<FactoredGo<Factors, 4, 2>>());
+        case 8001: return visit(InDoubles<FactoredGo<Factors, 8, 1>>());
+        case 8002: return visit(InDoubles<FactoredGo<Factors, 8, 2>>());
+        default: return visit(InDoubles<FactoredGo<Factors, 0, 0>>());
     }
 }
 
@@ -87,6 +98,8 @@ template <typename Visit> static inline auto with_method(const Part &part, const
     switch (part.kind) {
         case GO: case GO_SQUARE: return with_go(part, visit);
         case GO_UNITARY: return with_unitary(part, visit);
+        case GO_HOUSEHOLDER: return with_factors<Reflections>(part, visit);
+        case GO_GIVENS: return with_factors<PlaneRotations>(part, visit);
         case SINKHORN: return with_size<Sinkhorn>(part, visit);
         case SINKHORN_LINEAR: return with_size<LinearSinkhorn>(part, visit);
         case SINKHORN_V4: return with_size<SinkhornV4>(part, visit);

@@ -18,8 +18,9 @@ constexpr int MOST_PARTS = 64;                                 // of a map, in a
 
 // Ways to make matrices, one a header; forms.py has their names in this order.
 enum Kind {
-    GO, GO_SQUARE, GO_UNITARY, SINKHORN, SINKHORN_LINEAR, SINKHORN_V4, PERMUTATIONS, TRANSPORTATION, IDENTITY, ROWS,
-    CIRCULANT, OFF_DIAGONAL, ORTHOGONAL, QUATERNIONS, SPECTRAL_SPHERE, PROJECTION, KRONECKER, AVERAGE
+    GO, GO_SQUARE, GO_UNITARY, GO_HOUSEHOLDER, GO_GIVENS, SINKHORN, SINKHORN_LINEAR, SINKHORN_V4, PERMUTATIONS,
+    TRANSPORTATION, IDENTITY, ROWS, CIRCULANT, OFF_DIAGONAL, ORTHOGONAL, QUATERNIONS, SPECTRAL_SPHERE, PROJECTION, KRONECKER,
+    AVERAGE
 };
 
 // A way with its sizes. Parts of a composite follow it, each with its own parts behind it.
@@ -41,7 +42,7 @@ inline int64_t work(const Part *part) {
     const int64_t d = part->d, number = part->number;
     switch (part->kind) {
         case GO: case GO_SQUARE: return d * d * number * number;
-        case GO_UNITARY: return 2 * d * d * number * number;
+        case GO_UNITARY: case GO_HOUSEHOLDER: case GO_GIVENS: return 2 * d * d * number * number;
         case SINKHORN: case SINKHORN_LINEAR: case SINKHORN_V4: return d * d * (1 + number / 8);
         case KRONECKER: case AVERAGE: {
             int64_t sum = d * d;
