@@ -92,7 +92,7 @@ def test_kernels_are_right_and_batch_invariant(runner, compiler, processor):
     command = runner(compiler, processor)
     if processor != "this":
         assert run(*command).strip() == processor
-    tests = [HERE / "test_kernels.py", HERE / "test_batch_invariance.py"]
+    tests = [HERE / f"test_{name}.py" for name in ("kernels", "maps", "streams", "batch_invariance")]
     options = ("-q", "-p", "other_library", "--runner", " ".join(command))
     printed = run(sys.executable, "-m", "pytest", *options, *tests, PYTHONPATH=f"{ROOT}:{ROOT / 'tests' / 'support'}")
     assert " passed" in printed

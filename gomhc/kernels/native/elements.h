@@ -21,32 +21,33 @@ static inline F load_vector(const float *from) {
 }
 static inline void store_vector(float *to, F vector) { std::memcpy(to, &vector, sizeof(F)); }
 
-static inline F load_vector(const BFloat16 *from) {
-#if GOMHC_VECTOR_BYTES == 64  // GCC 12 would convert it in two parts
-    return (F)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from))), 16);
+// Whole numbers of 16 bits as those of 32, and the low halves of these. GCC 12 would split AVX-512's vectors in two.
+static inline U load_halves(const void *from) {
+#if GOMHC_VECTOR_BYTES == 64
+    return (U)_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i *>(from)));
 #else
     H halves;
     std::memcpy(&halves, from, sizeof(H));
-    return (F)(__builtin_convertvector(halves, U) << 16);
+    return __builtin_convertvector(halves, U);
 #endif
 }
+static inline void store_halves(void *to, U words) {
+#if GOMHC_VECTOR_BYTES == 64
+    _mm256_storeu_si256(static_cast<__m256i *>(to), _mm512_cvtepi32_epi16((__m512i)words));
+#else
+    const H halves = __builtin_convertvector(words, H);
+    std::memcpy(to, &halves, sizeof(H));
+#endif
+}
+
+static inline F load_vector(const BFloat16 *from) { return (F)(load_halves(from) << 16); }
 static inline void store_vector(BFloat16 *to, F vector) {
     const U bits = (U)vector;
     const U rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
-    const H halves = __builtin_convertvector(vector == vector ? rounded : quiet, H);
-    std::memcpy(to, &halves, sizeof(H));
+    store_halves(to, vector == vector ? rounded : quiet);
 }
 
 #if GOMHC_VECTOR_BYTES == 64
-// Rounded by the processor, where it can: one instruction instead of nine. What is below 2^-126 becomes zero.
-struct BFloat16ByHardware : BFloat16 {};
-
-static inline void store_vector(BFloat16ByHardware *to, F vector) {
-    __m256i halves;
-    asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(vector));  // not every AVX-512 has it, so it is not among the target's
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), halves);
-}
-
 static inline F load_vector(const Float16 *from) {
     return (F)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
 }
@@ -62,9 +63,7 @@ static inline void store_vector(Float16 *to, F vector) {
 }
 #else
 static inline F load_vector(const Float16 *from) {
-    H halves;
-    std::memcpy(&halves, from, sizeof(H));
-    const U wide = __builtin_convertvector(halves, U), size = (wide & 0x7fff) << 13;
+    const U wide = load_halves(from), size = (wide & 0x7fff) << 13;
     const F finite = (F)size * 0x1p112f;  // their exponents start at 2^-14, and those of floats at 2^-126
     const U bits = size >= (0x7c00 << 13) ? size | 0x7f800000 : (U)finite;
     return (F)(bits | (wide & 0x8000) << 16);
@@ -76,8 +75,7 @@ static inline void store_vector(Float16 *to, F vector) {
     U halves = size < 0x38800000 ? small : normal;
     halves = size >= 0x477ff000 ? U{} + 0x7c00 : halves;  // rounds to more than the largest one
     halves = size > 0x7f800000 ? (size >> 13 & 0x3ff) | 0x7e00 : halves;
-    const H narrow = __builtin_convertvector(halves | sign, H);
-    std::memcpy(to, &narrow, sizeof(H));
+    store_halves(to, halves | sign);
 }
 #endif
 

@@ -68,7 +68,6 @@ namespace avx2 {
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
 namespace avx512 {
-const bool rounds_bfloat16 = (__builtin_cpu_init(), __builtin_cpu_supports("avx512bf16"));
 #define GOMHC_VECTOR_BYTES 64
 #include "lanes.h"
 #include "map.h"

@@ -314,9 +314,6 @@ template <int D, typename E> static void write_tokens(const Write &task, int64_t
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <typename Call> static void for_elements(int element, const Call &call) {
-#if GOMHC_VECTOR_BYTES == 64
-    if (element == BFLOAT16 && rounds_bfloat16) return call(BFloat16ByHardware{});
-#endif
     switch (element) {
         case BFLOAT16: return call(BFloat16{});
         case FLOAT16: return call(Float16{});

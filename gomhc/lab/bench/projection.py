@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gomhc import kernels
 from gomhc.birkhoff import PARAMETRIZATIONS, Kronecker, Orthostochastic, Permutations
+from gomhc.birkhoff.rotations import ROTATIONS
 from gomhc.lab.bench.operations import FACTORS, PRODUCT_OF_GO
 from gomhc.lab.bench.timing import Benchmark, Contender, is_installed
 from gomhc.shapes import Float
@@ -63,11 +64,12 @@ class Projection(Benchmark):
 
     def contenders(self) -> list[Contender]:
         d, s = MAIN
-        contenders = [*self._go_and_solve(d, s, kernels.available()), *self._others(d, s)]
+        contenders = [*self._go_and_solve(d, s, kernels.available()), *self._rotations(d, s), *self._others(d, s)]
         contenders.append(self._contender(PRODUCT, d, s, math.factorial(d), mhc_lite_product(d)))
         if is_installed(PEER_MODULE):
             contenders.append(self._contender(PEER, d, s, d * d, peer_iterations(d)))
-        contenders += [*self._go_and_solve(*LARGER, kernels.available()), *self._others(*LARGER)]
+        contenders += [*self._go_and_solve(*LARGER, kernels.available()), *self._rotations(*LARGER)]
+        contenders += self._others(*LARGER)
         for d, s in GROWTH if self.grow else ():
             if (d, s) not in (MAIN, LARGER):
                 contenders += [*self._go_and_solve(d, s, []), *(self._others(d, s) if s == MAIN[1] else ())]
@@ -76,6 +78,13 @@ class Projection(Benchmark):
                 product = Kronecker(num_streams=d, factors=factors)
                 contenders.append(self._contender(PRODUCT_OF_GO, d, s, product.num_logits, product))
         return contenders
+
+    def _rotations(self, d: int, s: int) -> Iterator[Contender]:
+        """Yield go-mHC with each rotation that is not Cayley's."""
+        for name in ROTATIONS:
+            go = Orthostochastic(num_streams=d, expressivity=s, rotation=name)
+            if go.rotation != Orthostochastic.rotation:
+                yield self._contender(f"{GO}, {name}", d, s, go.num_logits, go)
 
     def _others(self, d: int, s: int) -> Iterator[Contender]:
         """Yield every other method, and Sinkhorn's iteration; permutations of many streams are too many."""
