@@ -1,6 +1,9 @@
 """Write the tables of times in README.md and docs/*.md from the files that `gomhc bench` wrote to this folder.
 
     gomhc bench projection --json benchmarks/projection.json    # likewise layer, step and decode
+    gomhc bench layer --streams 2 --json benchmarks/layer/2.json
+    gomhc bench layer --streams 8 --tokens 2048 --json benchmarks/layer/8.json
+    gomhc bench layer --streams 16 --tokens 1024 --json benchmarks/layer/16.json
     gomhc bench projection --grow --json benchmarks/growth.json
     gomhc bench layer-growth --json benchmarks/layer_growth.json
     gomhc bench step --compile --channels 128 --heads 4 --vocab 512 --batch 16 --tokens 128 \\
@@ -53,6 +56,24 @@ def layer(rows: Rows) -> str:
     table = ["| layer, forward and backward, 4,096 tokens, d = 4, c = 384 | / go | / roofline |", "|---|---|---|"]
     for method, time in times.items():
         table.append(f"| {method} | {_ratio(time, times['go'])} | {_ratio(time, times['roofline'])} |")
+    return "\n".join(table)
+
+
+def layer_sizes() -> str:
+    """Times of a layer at several numbers of streams, each as a multiple of another's."""
+    files = {2: "layer/2", 4: "layer", 8: "layer/8", 16: "layer/16"}
+    times = {d: {row["method"]: row["milliseconds"] for row in rows_of(name)} for d, name in files.items()}
+    compared = [
+        ("go", "roofline"),
+        ("sinkhorn-v4", "go"),
+        ("sinkhorn-v4", "transformers, DeepSeek-V4"),
+        ("go, bfloat16", "go"),
+        ("go, static", "go"),
+        ("go, static, bfloat16", "go, static"),
+    ]
+    table = [_row(["layer, c = 384", "compared with", *(f"d = {d}" for d in times)]), _row(["---"] * (2 + len(times)))]
+    for one, other in compared:
+        table.append(_row([one, other, *(_ratio(own[one], own[other]) for own in times.values())]))
     return "\n".join(table)
 
 
@@ -149,7 +170,7 @@ TABLES: dict[str, Callable[[Rows], str]] = {
     "layer_growth": layer_growth,
 }
 """Name of a file and of the places that show it -> its table."""
-OVERVIEWS: dict[str, Callable[[], str]] = {"overview": overview}
+OVERVIEWS: dict[str, Callable[[], str]] = {"overview": overview, "layer_sizes": layer_sizes}
 """Tables from several files."""
 
 

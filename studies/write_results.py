@@ -11,13 +11,13 @@ import json
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import agreement, answer, difference_of, interval, short_names, signed
+from gomhc.lab.comparison.words import agreement, answer, difference_of, interval, short_names, side, signed
 from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -46,7 +46,26 @@ def streams(studies: Path = FOLDER) -> str:
     stages = study.stages("streams", studies)
     if ANSWER not in stages:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
-    return f"{comparison(stages[ANSWER])}{_against_controls(stages[ANSWER])}"
+    result = stages[ANSWER]
+    return f"{_verdict(result)}\n\n{comparison(result)}{_against_controls(result)}"
+
+
+def _verdict(result: Result) -> str:
+    """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
+    told = [f"At equal tokens, {_groups(result, result['differences'])} the plain network."]
+    if result["equal_seconds"] != CUT_SHORT:
+        told.append(f"At equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it.")
+    return " ".join(told)
+
+
+def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
+    words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
+    names = short_names(result)
+    groups = {
+        text: [f"`{names[one['method']]}`" for one in differences if side(one) == at] for at, text in words.items()
+    }
+    told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
+    return "; ".join(told)
 
 
 def _so_far(stages: Mapping[str, Result]) -> str:
@@ -63,8 +82,8 @@ def _against_controls(result: Result) -> str:
     controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
     if GO not in methods or not controls:
         return ""
-    told = [f"`{name}` {interval(difference_between(result, methods[GO], methods[name]))}" for name in controls]
-    return f" The difference of `{GO}` to {', to '.join(told)}."
+    told = [f"{interval(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
+    return f" `{GO}` differs by {listed(told)}."
 
 
 def streams_stages(studies: Path = FOLDER) -> str:
@@ -81,7 +100,7 @@ def comparison(result: Result) -> str:
     Curves that are cut short say little about equal time, so it has a column only where there are runs for it.
     """
     timed = result["equal_seconds"] != CUT_SHORT
-    head = ("method", "validation loss", "difference", "seeds", "time of a step", "difference at equal seconds")
+    head = ("method", "validation loss", "difference", "lower in", "step", "difference at equal seconds")
     rows = [_row(*head[: 5 + timed]), _row(*["---"] * (5 + timed))]
     names = short_names(result)
     for method in result["methods"]:
@@ -92,7 +111,7 @@ def comparison(result: Result) -> str:
             f"`{names[method['method']]}`",
             loss,
             interval(tokens),
-            agreement(tokens) if tokens else "",
+            agreement(tokens).removeprefix("lower in ") if tokens else "",
             f"{method['time']:.2f}×",
             interval(seconds),
         )

@@ -24,7 +24,7 @@ EXPECTED = {
     ("README.md", "mixings"): {"table"},
     ("README.md", "benchmark"): {"overview"},
     ("README.md", "study"): {"streams", "smollm2-in-short", "paper", "findings"},
-    ("performance.md", "benchmark"): {path.stem for path in (ROOT / "benchmarks").glob("*.json")},
+    ("performance.md", "benchmark"): {path.stem for path in (ROOT / "benchmarks").glob("*.json")} | {"layer_sizes"},
     ("comparing.md", "study"): {"streams", "streams-stages"},
     ("hugging-face.md", "study"): {"smollm2"},
     ("reproducing.md", "study"): {"paper", "findings"},
@@ -85,10 +85,12 @@ def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> N
     methods = ("none@learning_rate=0.006", "go@start=equal-streams")
     studies = compared(tmp_path, "stage-2", *methods, equal_seconds="complete runs")
     lines = write_results.streams(studies).splitlines()
-    assert lines[2] == "| `none` | 1.5000 |  |  | 1.00× |  |"
-    assert lines[3] == (
-        "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | lower in 2 of 2 seeds | 1.25× "
-        "| +0.0020 (+0.0010 to +0.0030) |"
+    assert lines[0] == (
+        "At equal tokens, `go` is better than the plain network. At equal seconds, `go` is worse than it."
+    )
+    assert lines[4] == "| `none` | 1.5000 |  |  | 1.00× |  |"
+    assert lines[5] == (
+        "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | 2 of 2 seeds | 1.25× | +0.0020 (+0.0010 to +0.0030) |"
     )
     assert "4.1 M tokens of stories.txt" in lines[-1]
     assert lines[-1].endswith("Equal seconds: complete runs.")
@@ -97,7 +99,7 @@ def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> N
 
 def test_curves_that_are_cut_short_do_not_stand_for_equal_seconds(tmp_path: Path) -> None:
     text = write_results.streams(compared(tmp_path, "stage-2", "none", "go"))
-    assert "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | lower in 2 of 2 seeds | 1.25× |\n" in text
+    assert "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | 2 of 2 seeds | 1.25× |\n" in text
     assert "seconds" not in text
 
 
@@ -109,8 +111,8 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
         one["seeds"] = seeds
     file.write_text(json.dumps(result))
     oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
-    expected = f"to `identity` +0.0200 ({oracle.low:+.4f} to {oracle.high:+.4f})".replace("-", "−")
-    assert write_results.streams(studies).endswith(f"The difference of `go` {expected}.")
+    expected = f"+0.0200 ({oracle.low:+.4f} to {oracle.high:+.4f})".replace("-", "−")
+    assert write_results.streams(studies).endswith(f"`go` differs by {expected} from `identity`.")
 
 
 def test_methods_that_differ_in_options_keep_them(tmp_path: Path) -> None:
