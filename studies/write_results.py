@@ -35,6 +35,7 @@ STAGES = {
     "stage-1": "Learning rate and start",
     "stage-1b": "Learning rate in full length",
     "stage-2": "The answer",
+    "stage-2c": "The answer at half the learning rate",
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
 }

@@ -16,6 +16,9 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
+lower=learning_rate=3e-3 # stages 2c, 3 and 4: seeds scatter less there
+with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
+
 for stage in $stages; do
     if [ "$stage" != 1 ] && [ "$stage" != 1b ]; then
         chosen=$(python "$here/choose.py")
@@ -28,13 +31,16 @@ for stage in $stages; do
         --seeds 2 ;;
     2) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
     2b) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
-    3) compare stage-3 "none@$plain" "go@$streams" "go:expressivity=1@$streams" "unconstrained@$streams" \
-        "sinkhorn@$streams" "permutations@$streams" "kronecker@$streams" "orthogonal@$streams" --seeds "${SEEDS:-3}" ;;
-    4) compare stage-4 "none@$plain" "go@$streams" "identity@$identity,num_streams=2" "go@$streams,num_streams=2" \
-        "identity@$identity,num_streams=8" "go@$streams,num_streams=8" "go:expressivity=1@$streams,num_streams=8" \
-        "kronecker@$streams,num_streams=8" "go@$streams,readout=learned" "identity@$identity,readout=learned" \
-        "go@$streams,initial_scale=0.1" "go@$streams,dynamic=False" "go@$streams,total_leak=0.1" \
-        "go@$streams,coefficient_learning_rate=None" "identity@$identity,coefficient_learning_rate=None" \
+    2c) compare stage-2c "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" --seeds 5 ;;
+    3) compare stage-3 "none@$lower" "go@$with_streams" "go:expressivity=1@$with_streams" "unconstrained@$with_streams" \
+        "sinkhorn@$with_streams" "permutations@$with_streams" "kronecker@$with_streams" "orthogonal@$with_streams" \
+        --seeds "${SEEDS:-3}" ;;
+    4) compare stage-4 "none@$lower" "go@$with_streams" "identity@$with_streams,num_streams=2" \
+        "go@$with_streams,num_streams=2" "identity@$with_streams,num_streams=8" "go@$with_streams,num_streams=8" \
+        "go:expressivity=1@$with_streams,num_streams=8" "kronecker@$with_streams,num_streams=8" \
+        "go@$with_streams,readout=learned" "identity@$with_streams,readout=learned" "go@$with_streams,initial_scale=0.1" \
+        "go@$with_streams,dynamic=False" "go@$with_streams,total_leak=0.1" \
+        "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
