@@ -34,7 +34,7 @@ ENTRIES = {
     "sinkhorn-linear": Entry("\\|Z\\|, scaled likewise", "d²", "go-mHC, app. B.9"),
     "permutations": Entry("Σ softmax(z)ₖ Pₖ over all d! permutations", "d!", "mHC-lite"),
     "kronecker": Entry("U₁ ⊗ U₂ ⊗ …", "of its factors", "KromHC"),
-    "average": Entry("Σ softmax(w)ᵢ Bᵢ of another mixing's Bᵢ", "s(p + 1)", "go-mHC, app. H"),
+    "average": Entry("Σ softmax(w)ᵢ Bᵢ of another mixing's Bᵢ", "k(p + 1)", "go-mHC, app. H"),
     "transportation": Entry("entries one by one, within what is left", "(d − 1)²"),
     "projection": Entry("argmin ‖B − Z‖ over the polytope", "d²", "mHC-proj"),
     "circulant": Entry("Σ softmax(z)ₖ Pᵏ over cyclic shifts", "d", "C-mHC"),

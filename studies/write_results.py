@@ -22,6 +22,7 @@ from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.results.claim import Finding, Verdict
+from gomhc.lab.training.recipe import AS_WIDE
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent / "docs"))
@@ -33,12 +34,14 @@ ANSWER = "stage-2"
 """The stage of the study of streams that answers its question; the others explore."""
 STAGES = {
     "stage-1": "Learning rate and start",
-    "stage-1b": "Learning rate in full length",
+    "stage-1b": "Learning rate, runs of full length",
     "stage-2": "The answer",
     "stage-2c": "The answer at half the learning rate",
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
 }
+CORPORA = {"tinystories_train.txt": "TinyStories"}
+"""File of a corpus -> its name."""
 IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 
@@ -53,7 +56,7 @@ def streams(studies: Path = FOLDER) -> str:
 
 def _verdict(result: Result) -> str:
     """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
-    told = [f"At equal tokens, {_groups(result, result['differences'])} the plain network."]
+    told = [f"At equal tokens, {_groups(result, result['differences'])} the plain network (`none`)."]
     if result["equal_seconds"] != CUT_SHORT:
         told.append(f"At equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it.")
     return " ".join(told)
@@ -61,10 +64,10 @@ def _verdict(result: Result) -> str:
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
     words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
-    names = short_names(result)
-    groups = {
-        text: [f"`{names[one['method']]}`" for one in differences if side(one) == at] for at, text in words.items()
-    }
+    names = {method: f"`{name}`" for method, name in short_names(result).items()}
+    groups = {text: [names[one["method"]] for one in differences if side(one) == at] for at, text in words.items()}
+    if len(groups[words[0]]) == len(differences) > 1:
+        return f"no method is {words[0].removeprefix('not ')}"
     told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
     return "; ".join(told)
 
@@ -117,10 +120,14 @@ def comparison(result: Result) -> str:
             interval(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
+    corpus = CORPORA.get(result["corpus"]["name"], result["corpus"]["name"])
+    sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
+    wide = next((name for name in names.values() if name.startswith(AS_WIDE)), None)
     caption = (
-        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {result['corpus']['name']}, mean of "
-        f"{len(result['seeds'])} seeds. Differences to `{names[result['reference']]}` are paired by seed, with the "
-        f"95 % interval of Student's t; below zero is better."
+        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {corpus}, mean of {len(result['seeds'])} "
+        f"seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters. "
+        + (f"`{wide}` is plain, and as large as `{wide.removeprefix(AS_WIDE)}`. " if wide else "")
+        + f"Differences from `{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
 
@@ -154,7 +161,7 @@ def smollm2(studies: Path = FOLDER) -> str:
     record = _smollm2(studies)
     if not record:
         return IN_PROGRESS.format("smollm2")
-    rows = ["| model | held-out loss | difference to plain | seeds | cosine of streams |", "|---|---|---|---|---|"]
+    rows = ["| model | held-out loss | difference from plain | seeds | cosine of streams |", "|---|---|---|---|---|"]
     for name, arm in record["summary"].items():
         if arm["held_out_loss"] is not None:
             loss, difference, cosine = f"{arm['held_out_loss']:.4f}", _with_interval(arm), _cosine(record, name)

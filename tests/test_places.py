@@ -73,7 +73,10 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
         "corpus": {"name": "stories.txt"},
         "tokens": 4_096_000,
         "equal_seconds": equal_seconds,
-        "methods": [{"method": method, "loss": 1.5, "time": 1 + index / 4} for index, method in enumerate(methods)],
+        "methods": [
+            {"method": method, "loss": 1.5, "time": 1 + index / 4, "num_parameters": 7e5}
+            for index, method in enumerate(methods)
+        ],
         "differences": [difference(method, -0.01) for method in methods[1:]],
         "differences_at_equal_seconds": [difference(method, 0.002) for method in methods[1:]],
     }
@@ -86,7 +89,7 @@ def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> N
     studies = compared(tmp_path, "stage-2", *methods, equal_seconds="complete runs")
     lines = write_results.streams(studies).splitlines()
     assert lines[0] == (
-        "At equal tokens, `go` is better than the plain network. At equal seconds, `go` is worse than it."
+        "At equal tokens, `go` is better than the plain network (`none`). At equal seconds, `go` is worse than it."
     )
     assert lines[4] == "| `none` | 1.5000 |  |  | 1.00× |  |"
     assert lines[5] == (

@@ -56,14 +56,14 @@ def test_table_counts_free_reals_as_the_registry_does(key, num_streams):
     if key == "kronecker":
         assert formula == "of its factors"
         return
-    letters = {"d": num_streams, "s": getattr(mixing, "expressivity", getattr(mixing, "num_terms", None))}
+    letters = {"d": num_streams, "s": getattr(mixing, "expressivity", None)}
     if key == "average":
-        letters["p"] = mixing.term.num_logits
+        letters = {"k": mixing.num_terms, "p": mixing.term.num_logits}
     assert value(formula, letters) == mixing.num_logits
 
 
 def value(formula: str, letters: dict[str, int | None]) -> float:
     """The number that a formula such as `ds(ds − 1)/2` means."""
     text = formula.replace("d!", "factorial(d)").replace("−", "-").replace("²", "**2").replace("ds", "(d*s)")
-    text = re.sub(r"(\b[ds]|\))\(", r"\1*(", text)
+    text = re.sub(r"(\b[dsk]|\))\(", r"\1*(", text)
     return eval(text, {"factorial": math.factorial, **letters})

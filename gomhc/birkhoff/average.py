@@ -1,6 +1,6 @@
 """Averages of several matrices of one parametrization, with learned weights (app. H).
 
-d = num_streams, s = number of terms
+d = num_streams, k = number of terms
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from gomhc.shapes import Float
 
 @dataclass(frozen=True, kw_only=True)
 class Average(Parametrization):
-    r"""A learned convex combination of s matrices of one parametrization (app. H).
+    r"""A learned convex combination of k matrices of one parametrization (app. H).
 
         w = softmax(b),    B = sum_i w_i B_i(z_i)
 
-    The logits are those of each term in turn, then the s weights. Terms that start as the identity get equal gradients
+    The logits are those of each term in turn, then the k weights. Terms that start as the identity get equal gradients
     and stay equal, so use a term whose start is random.
 
     Args:
         num_streams: number of streams that the matrix mixes (d).
         initial_leak: share of a stream that goes to other streams at first.
-        num_terms: number of matrices that are averaged (s).
+        num_terms: number of matrices that are averaged (k).
         term: parametrization of each matrix, a value or text; by default :class:`gomhc.Orthostochastic` with
             expressivity 1.
 
     Shape:
-        - logits: (*batch, p) with p = s (logits of a term + 1)
+        - logits: (*batch, p) with p = k (logits of a term + 1)
         - returns: (*batch, d, d)
 
     Example::
@@ -50,7 +50,7 @@ class Average(Parametrization):
     key: ClassVar[str] = "average"
 
     num_terms: int = 2
-    """Number of matrices that are averaged (s)."""
+    """Number of matrices that are averaged (k)."""
 
     term: Parametrization | str | None = None
     """Parametrization of each matrix, a value or text; by default Orthostochastic with expressivity 1, as in the paper.

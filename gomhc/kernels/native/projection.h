@@ -7,6 +7,7 @@
 //   [diag(W 1)  W; W^T  diag(W^T 1)] (du, dv) = (r, c)
 // by eliminating du, and goes as far along as the function falls. It ends when the sums are right. The damping makes the
 // system definite; what it leaves of an error is removed by a second solution.
+// Comparisons are never joined by `&`: GCC 11 cannot choose by that in SSE2's doubles.
 // Backward:  G less the W * (a_i + b_j) that has its sums, where W is one. Nothing of the iterations is kept.
 // d = streams, p = d²
 
@@ -50,7 +51,7 @@ template <int D> struct Projection {
             const Doubles before = fall();
             for (int i = 0; i < d; i++) u[i] = wrong ? u[i] + du[i] : u[i], v[i] = wrong ? v[i] + dv[i] : v[i];
             error = lacks(z);
-            const auto steep = wrong & (modulus(fall()) > 0.1 * modulus(before));
+            const auto steep = (wrong ? modulus(fall()) : Doubles{}) > 0.1 * modulus(before);
             const uint32_t too_far = lanes & lanes_where<double>(steep);
             if (too_far == 0) continue;
             const Doubles back = search(before, too_far);
@@ -169,8 +170,9 @@ template <int D> struct Projection {
             low = falls ? at_least(length, low) : low;
             high = falls ? high : length;
             const Doubles newton = length - slope / rise;
-            const Doubles middle = (falls & (high > 1e300)) ? length * 2. + 1. : (low + high) * 0.5;
-            const Doubles next = ((newton > low) & (newton < high)) ? newton : middle;
+            const Doubles half = (low + high) * 0.5, farther = high > 1e300 ? length * 2. + 1. : half;
+            const Doubles middle = falls ? farther : half;
+            const Doubles below = newton < high ? newton : middle, next = newton > low ? below : middle;
             length = steep ? next : length;
         }
         return length;

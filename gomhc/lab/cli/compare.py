@@ -64,8 +64,9 @@ def compare(
     """Train several methods on the same batches from the same weights, and compare their losses.
 
     A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe after an @, as in
-    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide is the plain network with as
-    many parameters as the first method with streams. The first method is the reference.
+    go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide=go is the plain network
+    with as many parameters as go. The first method is the reference. Each METHOD names its own mixing, so --mixing
+    does not apply here.
 
     The command writes compare.json and compare.html to OUT. A finished run is kept as a record and not repeated; after
     an interruption the same command continues, bit for bit. With torchrun, runs go one after the other, each on all

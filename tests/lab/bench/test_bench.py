@@ -31,6 +31,7 @@ TINY = {
 METHODS = {
     "projection": {"linalg.solve", "go", "kronecker of two go", "mHC-lite's product", "20 Sinkhorn iterations"}
     | {f"go ({name})" for name in kernels.available()}
+    | {"go, exponential", "go, householder", "go, givens"}
     | {bench_projection.PEER for module in [bench_projection.PEER_MODULE] if timing.is_installed(module)}
     | set(gomhc.PARAMETRIZATIONS),
     "layer": {"roofline", *bench_layer.METHODS, "permutations"}
