@@ -317,6 +317,6 @@ def test_sanitizers_find_nothing(tmp_path):
     program, source = tmp_path / "sanitize", Path(__file__).parent / "sanitize.cpp"
     subprocess.run(["g++", *flags, "-I", str(native), str(source), "-o", str(program), "-pthread"], check=True)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # the pool's threads outlive main on purpose
-    done = subprocess.run([program], capture_output=True, text=True, timeout=300, env=environment, check=False)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "clean\n"
