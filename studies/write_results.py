@@ -17,7 +17,7 @@ from typing import Any
 
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import agreement, answer, difference_of, interval, short_names, side, signed
+from gomhc.lab.comparison.words import agreement, answer, difference_of, short_names, side, signed
 from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -34,7 +34,7 @@ ANSWER = "stage-2"
 """The stage of the study of streams that answers its question; the others explore."""
 STAGES = {
     "stage-1": "Learning rate and start",
-    "stage-1b": "Learning rate, runs of full length",
+    "stage-1b": "Half the learning rate, runs of full length",
     "stage-2": "The answer",
     "stage-2c": "The answer at half the learning rate",
     "stage-3": "Other mixings",
@@ -86,7 +86,7 @@ def _against_controls(result: Result) -> str:
     controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
     if GO not in methods or not controls:
         return ""
-    told = [f"{interval(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
+    told = [f"{_plus_minus(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
     return f" `{GO}` differs by {listed(told)}."
 
 
@@ -104,7 +104,7 @@ def comparison(result: Result) -> str:
     Curves that are cut short say little about equal time, so it has a column only where there are runs for it.
     """
     timed = result["equal_seconds"] != CUT_SHORT
-    head = ("method", "validation loss", "difference", "lower in", "step", "difference at equal seconds")
+    head = ("method", "validation loss", "difference", "lower in", "step time", "difference at equal seconds")
     rows = [_row(*head[: 5 + timed]), _row(*["---"] * (5 + timed))]
     names = short_names(result)
     for method in result["methods"]:
@@ -114,22 +114,35 @@ def comparison(result: Result) -> str:
         cells = (
             f"`{names[method['method']]}`",
             loss,
-            interval(tokens),
+            _plus_minus(tokens),
             agreement(tokens).removeprefix("lower in ") if tokens else "",
             f"{method['time']:.2f}×",
-            interval(seconds),
+            _plus_minus(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
     corpus = CORPORA.get(result["corpus"]["name"], result["corpus"]["name"])
     sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
     wide = next((name for name in names.values() if name.startswith(AS_WIDE)), None)
     caption = (
-        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {corpus}, mean of {len(result['seeds'])} "
-        f"seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters. "
-        + (f"`{wide}` is plain, and as large as `{wide.removeprefix(AS_WIDE)}`. " if wide else "")
+        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {corpus}{_learning_rate(result)}, mean of "
+        f"{len(result['seeds'])} seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters. "
+        + (f"`{wide}` is the plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`. " if wide else "")
         + f"Differences from `{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
+
+
+def _learning_rate(result: Result) -> str:
+    """The learning rate, if all methods share it."""
+    rates = {method["recipe"]["learning_rate"] for method in result["methods"]}
+    return f" at a learning rate of {rates.pop():g}" if len(rates) == 1 else ""
+
+
+def _plus_minus(difference: Mapping[str, Any] | None) -> str:
+    """`−0.0042 ± 0.0019`, or nothing where there is no difference."""
+    if difference is None or side(difference) is None:
+        return ""
+    return f"{signed(difference['mean'])} ± {(difference['high'] - difference['low']) / 2:.4f}"
 
 
 def _row(*cells: str) -> str:
@@ -213,10 +226,7 @@ def _cosine(record: Mapping[str, Any], arm: str) -> str:
 
 
 def _with_interval(arm: Mapping[str, Any]) -> str:
-    if "difference" not in arm:
-        return ""
-    mean, half = arm["difference"], arm["half_width_95"]
-    return f"{signed(mean)} ({signed(mean - half)} to {signed(mean + half)})"
+    return f"{signed(arm['difference'])} ± {arm['half_width_95']:.4f}" if "difference" in arm else ""
 
 
 RESULTS: dict[str, Callable[[], str]] = {

@@ -49,7 +49,8 @@ class Orthostochastic(Parametrization):
     Args:
         num_streams: number of streams that the matrix mixes (d).
         initial_leak: share of a stream that goes to other streams at first.
-        expressivity: size of a block (s); 1 is the orthostochastic boundary, larger values fill the polytope.
+        expressivity: size of a block (s); 1 gives orthostochastic matrices, and larger values reach more of
+            the polytope, though not all of it for d > 2.
         rotation: map from logits to the rotation: ``"cayley"``, ``"exponential"``, ``"householder"`` or ``"givens"``.
         layout: ``"triangle"`` for the n (n - 1) / 2 entries of A above the diagonal, or ``"square"`` for A = Z - Z^T
             with n² logits, as in the paper's code.
@@ -73,7 +74,7 @@ class Orthostochastic(Parametrization):
     }
 
     expressivity: int = 2
-    """Size of a block (s): 1 is the orthostochastic boundary, and larger values fill the polytope."""
+    """Size of a block (s): 1 gives orthostochastic matrices, and larger values reach more of the polytope."""
 
     rotation: RotationName = "cayley"
     """The map from logits to the rotation."""

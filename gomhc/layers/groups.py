@@ -17,7 +17,7 @@ from gomhc.layers.from_logits import FromLogits
 def parameter_groups(
     model: nn.Module, weight_decay: float, coefficient_learning_rate: float | None = None
 ) -> list[dict[str, Any]]:
-    """Return parameter groups for an optimizer: weight matrices decay; biases, norms and static coefficients do not.
+    """Return parameter groups for an optimizer: weight matrices decay; biases, norms and scales do not.
 
     Decay would pull the logits of a mixing matrix to zero. For go-mHC this is the identity, where nothing learns.
     Weights with other parametrizations (`weight_norm`, `spectral_norm`) decay like any matrix.

@@ -82,7 +82,7 @@ class Recipe:
     warmup_steps: int = 20
     """Number of steps over which the learning rate rises to its peak."""
     weight_decay: float = 0.1
-    """Weight decay of weight matrices; biases, norms and static coefficients do not decay."""
+    """Weight decay of weight matrices; biases, norms and scales do not decay."""
     clip: float = 1.0
     """Maximum norm of the gradient; larger gradients are scaled down to it."""
     precision: Literal["float32", "bfloat16"] = "float32"
