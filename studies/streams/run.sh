@@ -18,6 +18,8 @@ compare() { # STAGE METHOD... [OPTION...]
 
 lower=learning_rate=3e-3 # stages 2c, 3 and 4: seeds scatter less there
 with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
+# stage 5: as many tokens in four times as many steps, and seeds that nothing was chosen with
+small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
 
 for stage in $stages; do
     if [ "$stage" != 1 ] && [ "$stage" != 1b ]; then
@@ -42,6 +44,10 @@ for stage in $stages; do
         "go@$with_streams,dynamic=False" "go@$with_streams,total_leak=0.1" \
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
+    5) (
+        EXTRA="$small_batches $EXTRA"
+        compare stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" --seeds 5
+    ) ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
 done
