@@ -34,7 +34,7 @@ def require_listed(num_streams: int) -> None:
     if num_streams > LARGEST:
         raise ValueError(
             f"num_streams={num_streams} has {num_streams}! permutations; at most {LARGEST} streams "
-            f"({math.factorial(LARGEST):,}) are supported; use Orthostochastic, Transportation or Kronecker instead"
+            f"({math.factorial(LARGEST):,}) are supported; use go, transportation or kronecker instead"
         )
 
 

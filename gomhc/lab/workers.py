@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -34,7 +35,8 @@ def in_processes(
 
 
 def _begin(parent: int) -> None:
-    """Prepare a worker."""
+    """Prepare a worker. It leaves Ctrl-C, which every process of a terminal gets, to the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     _end_with(parent)
 

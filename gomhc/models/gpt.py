@@ -102,7 +102,7 @@ class GPTConfig:
         for name in ("num_layers", "num_heads", "num_channels", "context_length", "vocab_size"):
             require_whole(name, getattr(self, name), 1)
         if self.num_channels % self.num_heads != 0:
-            raise ValueError(f"num_channels={self.num_channels} is not a multiple of num_heads={self.num_heads}")
+            raise ValueError(f"num_channels must be a multiple of num_heads={self.num_heads}, got {self.num_channels}")
         require_number("dropout", self.dropout, least=0, below=1)
         require_choice("readout", self.readout, ("mean", "sum", "learned"))
         require_choice("start", self.start, get_args(Start))

@@ -280,7 +280,7 @@ def test_state_dict_round_trip_and_deepcopy():
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ValueError, match="num_channels=16 is not a multiple of num_heads=3"):
+    with pytest.raises(ValueError, match="num_channels must be a multiple of num_heads=3, got 16"):
         tiny(num_heads=3)
     with pytest.raises(ValueError, match="at most context_length=12 tokens fit, got 13"):
         tiny()(torch.zeros(1, 13, dtype=torch.int64))

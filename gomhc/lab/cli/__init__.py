@@ -52,7 +52,7 @@ def main() -> None:
     keep_freed_memory()
     with mistakes.one_line():
         plugins.load()
-        arguments = sys.argv[1:]
+        arguments = ["version"] if sys.argv[1:] == ["--version"] else sys.argv[1:]
         chosen = _chosen(arguments)
         app = _app({name: _load(name) for name in chosen})
         if "train" in chosen:

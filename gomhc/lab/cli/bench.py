@@ -17,7 +17,7 @@ from gomhc.lab.bench.layer_growth import LayerGrowth
 from gomhc.lab.bench.projection import Projection
 from gomhc.lab.bench.step import Step
 from gomhc.lab.cli.benchmark_table import benchmark_table
-from gomhc.lab.cli.terminal import needs, table_console, with_progress, write_json
+from gomhc.lab.cli.terminal import needs, print_table, table_console, with_progress, write_json
 from gomhc.lab.files import require_writable
 from gomhc.version import __version__
 
@@ -42,7 +42,7 @@ def bench(
     turns = timing.turns(contenders, benchmark.rounds)
     turns_with_progress = with_progress(turns, timing.num_turns(contenders, benchmark.rounds))
     timings = timing.timings(list(turns_with_progress), benchmark.references)
-    table_console().print(benchmark_table(benchmark, timings))
+    print_table(table_console(), benchmark_table(benchmark, timings))
     if benchmark.json is not None:
         write_json(benchmark.json, _record(benchmark, timings))
     if plot is not None:

@@ -20,7 +20,7 @@ from gomhc.checks import require_whole
 from gomhc.lab.bench.timing import Turn
 from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
-from gomhc.lab.cli.terminal import table_console, with_progress, write_json
+from gomhc.lab.cli.terminal import print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import recipes_of
@@ -48,7 +48,9 @@ class Stopped(Exception):
 
 
 def compare(
-    methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD...")],
+    methods: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD...", help_behavior_hint="(required)")
+    ],
     recipe: Annotated[Recipe, tyro.conf.arg(name="")] = BASE,
     execution: Annotated[Execution, tyro.conf.arg(name="")] = Execution(),  # noqa: B008
     seeds: int = 5,
@@ -65,8 +67,8 @@ def compare(
 
     A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe after an @, as in
     go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide=go is the plain network
-    with as many parameters as go. The first method is the reference. Each METHOD names its own mixing, so --mixing
-    does not apply here.
+    with as many parameters as go. The first method is the reference. METHODs come before all options; --mixing,
+    --sample-tokens and --keep do not apply here.
 
     The command writes compare.json and compare.html to OUT. A finished run is kept as a record and not repeated; after
     an interruption the same command continues, bit for bit. With torchrun, runs go one after the other, each on all
@@ -94,10 +96,12 @@ def compare(
     data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
     corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
-    require_writable(out / "compare.json")
+    kept = records or out / "records"
+    for file in (out / "compare.json", kept / "compare" / "any"):
+        require_writable(file)
     with _locked(out), world(execution.device) as processes:
         costs = _costs(out / "costs.json", recipes, data, processes)
-        comparison = _Comparison(execution, out, Records(records or out / "records"), jobs, corpus, costs)
+        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, costs)
         numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
             comparison.tell_plan(recipes, numbers, tunings, equal_seconds)
@@ -115,7 +119,7 @@ def _show(compared: Result, out: Path) -> None:
     write_atomically(out / "compare.html", comparison_page(compared).html())
     print(f"wrote {out / 'compare.html'}")
     console = table_console(width=180)
-    console.print(comparison_table(compared))
+    print_table(console, comparison_table(compared))
     for sentence in findings(compared):
         console.print(f"• {sentence}")
 
@@ -245,6 +249,8 @@ def _checked(
     require_whole("jobs", jobs, 1, MOST_JOBS)
     jobs = jobs if int(os.environ.get("WORLD_SIZE", 1)) == 1 else 1
     recipes = recipes_of(methods, recipe)
+    if not tune and (tuning_seeds, tuning_steps) != (1, None):
+        raise ValueError("--tuning-seeds and --tuning-steps work only together with --tune; add --tune")
     tunings = [Tuning.parse(text, recipe, tuning_seeds, tuning_steps) for text in tune]
     options = [tuning.option for tuning in tunings]
     if twice := [option for index, option in enumerate(options) if option in options[:index]]:
@@ -291,6 +297,7 @@ def _file_on_signal(file: Path) -> Iterator[None]:
         if file.exists() and number == signal.SIGINT:
             raise KeyboardInterrupt
         file.touch()
+        say_at_once("stopping after the current steps; press Ctrl-C again to stop without saving")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

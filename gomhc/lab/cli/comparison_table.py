@@ -14,7 +14,7 @@ def comparison_table(result: Result) -> Table:
     shown = comparison_exhibits.loss_table(result)
     table = Table(caption=shown.caption)
     for index, heading in enumerate(shown.header):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
+        table.add_column(heading, justify="right" if index else "left", min_width=12, no_wrap=index > 0)
     for row in shown.rows:
         table.add_row(*(_text(cell) for cell in row))
     return table

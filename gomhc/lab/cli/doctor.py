@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gomhc import kernels
 from gomhc.kernels import dispatch
-from gomhc.lab.cli.terminal import needs, table_console, with_progress, write_json
+from gomhc.lab.cli.terminal import needs, print_table, table_console, with_progress, write_json
 from gomhc.lab.cli.version import version
 from gomhc.lab.files import require_writable
 
@@ -21,7 +21,7 @@ LARGE = (4096, 4096)
 """Tokens and channels on a GPU."""
 
 
-def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gomhc-gpu.json")) -> None:
+def doctor(gpu: bool = False, compile_only: bool = False, json: Path | None = None) -> None:
     """Print which kernels run on this machine, and why.
 
     Args:
@@ -30,7 +30,7 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gom
             else about the machine. Without a GPU, set TRITON_INTERPRET=1 to compare the kernels on the CPU.
         compile_only: With --gpu, only compile the kernels for several GPUs, which this machine need not have, and print
             registers, spills and bytes.
-        json: File that --gpu writes.
+        json: File that --gpu writes; by default gomhc-gpu.json.
     """
     version()
     print(f"{torch.get_num_threads()} threads, CUDA {'available' if torch.cuda.is_available() else 'not available'}")
@@ -38,11 +38,14 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path = Path("gom
         print(f"{name:8} {reason}")
     if compile_only and not gpu:
         raise ValueError("--compile-only works only together with --gpu; add --gpu")
+    if json is not None and not gpu:
+        raise ValueError("--json works only together with --gpu; add --gpu")
     if gpu:
-        require_writable(json)
+        file = json or Path("gomhc-gpu.json")
+        require_writable(file)
         report = _report(compile_only)
         if report:
-            write_json(json, report)
+            write_json(file, report)
 
 
 def _report(compile_only: bool) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def _plan(gpus: list[str]) -> list[dict[str, Any]]:
             table.add_row("", parts[0].kernel, "", "", *(f"{r.registers} / {r.spilled} / {r.shared}" for r in parts))
         sizes = {"operation": operation.name, "sizes": operation.sizes, "least": operation.least}
         rows.append(sizes | {"moved": operation.moved, "microseconds": times, "kernels": list(map(asdict, made))})
-    table_console().print(table)
+    print_table(table_console(), table)
     spilling = sorted({f"{result.kernel} on {result.gpu}" for result in results if result.spilled})
     print(f"{len(results)} kernels compiled for {', '.join(f'{gpu} ({GPUS[gpu].example})' for gpu in gpus)}; ", end="")
     print(f"these spill: {', '.join(spilling)}" if spilling else "none spills")

@@ -11,7 +11,7 @@ import tyro
 from gomhc.checks import require_number
 from gomhc.lab.bench.marginal_errors import MarginalErrors, measurements, num_measurements
 from gomhc.lab.cli.exactness_table import exactness_table
-from gomhc.lab.cli.terminal import table_console, with_progress, write_json
+from gomhc.lab.cli.terminal import print_table, table_console, with_progress, write_json
 from gomhc.lab.files import require_writable
 
 
@@ -28,7 +28,7 @@ def exactness(
     if json_file is not None:
         require_writable(json_file)
     measured = list(with_progress(measurements(seconds), num_measurements(), _describe))
-    table_console().print(exactness_table(measured))
+    print_table(table_console(), exactness_table(measured))
     if json_file is not None:
         write_json(json_file, [asdict(measurement) for measurement in measured])
 

@@ -18,7 +18,7 @@ def exactness_table(measurements: Sequence[MarginalErrors]) -> Table:
         f"scale x; parameters: of one layer with {NUM_CHANNELS} channels; µs: time per matrix in a batch",
     )
     for name in ("method", "promise"):
-        table.add_column(name)
+        table.add_column(name, min_width=12)
     errors = [f"error@{scale:g}" for scale in LOGIT_SCALES]
     for name in ("d", "logits", "parameters", *errors, "µs forward", "µs + backward"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -15,7 +15,7 @@ from gomhc import inspection
 from gomhc.checks import require_whole
 from gomhc.inspection.findings import findings, verdict
 from gomhc.lab.cli.inspection_table import inspection_table
-from gomhc.lab.cli.terminal import needs, table_console, write_json
+from gomhc.lab.cli.terminal import needs, print_table, table_console, write_json
 from gomhc.lab.files import read_text, require_writable, write_atomically
 
 SAMPLE_TEXT = (
@@ -51,13 +51,19 @@ def inspect(
     for output in (html, json_file):
         if output is not None:
             require_writable(output)
+    if html is not None and html == json_file:
+        raise ValueError(f"--html and --json must be different files, got {html} for both")
     if file is not None:
+        if text != SAMPLE_TEXT:
+            raise ValueError("give --text or --file, not both")
         text = read_text(file)
     network, encode, longest = _load_model(model)
     tokens = encode(text)[: min(max_tokens, longest)]
+    if len(tokens) < 2:
+        raise ValueError(f"the text must have at least two tokens, got {len(tokens)}; give a longer text")
     inspected = inspection.inspect(network, torch.tensor([tokens]))
     console = table_console(width=180)
-    console.print(inspection_table(inspected))
+    print_table(console, inspection_table(inspected))
     for sentence in (verdict(inspected), *findings(inspected)):
         console.print(f"• {sentence}")
     if json_file is not None:
@@ -71,13 +77,16 @@ def inspect(
 def _load_model(folder: Path) -> tuple[torch.nn.Module, Callable[[str], list[int]], int]:
     """Return the model, its function from text to tokens, and its context length."""
     if not folder.is_dir():
-        raise ValueError(
-            f"there is no folder {folder}; give the folder of a run of `gomhc train`, or one that save_pretrained wrote"
-        )
+        found = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise ValueError(f"{found}; give the folder of a run of `gomhc train`, or one that save_pretrained wrote")
     if not (folder / "config.json").exists():
         with needs("train", "a run of gomhc train"):
             from gomhc.lab.training import load_run
         run = load_run(folder)
+        if run.recipe.parametrization is None:
+            raise ValueError(
+                f"{folder} was trained with the mixing {run.recipe.mixing}, which has no streams to inspect"
+            )
         return run.model, run.tokenizer.encode, run.model.config.context_length
     with needs("hf", "a model that save_pretrained wrote"):
         from transformers import AutoModelForCausalLM, AutoTokenizer

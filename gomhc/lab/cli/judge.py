@@ -33,7 +33,9 @@ MOST_REASONS = 5
 
 
 def judge(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    runs: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")
+    ],
     options: Annotated[Options, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes],
 ) -> None:
     """Have language models score the grammar, creativity and consistency of stories from 1 to 10.
@@ -67,7 +69,7 @@ def _judge(runs: Sequence[Path], options: Options, store: AnswerStore) -> None:
     if not options.dry_run:
         _require_packages()
     if not runs:
-        raise ValueError("give at least one RUN: a folder of `gomhc train`, or a file of stories")
+        raise ValueError("give at least one RUN before --model: a folder of `gomhc train`, or a file of stories")
     openings = load_openings(options.openings)
     protocol = Protocol(prompts=Prompts.load(options.prompts), settings=options.settings)
     models = {}

@@ -73,8 +73,13 @@ def _is_debugged() -> bool:
 
 
 def _exit(error: BaseException) -> NoReturn:
-    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-    sys.exit(f"error: {_as_written(' '.join(text.split()) or type(error).__name__)}")
+    sys.exit(f"error: {_as_written(' '.join(_words(error).split()) or type(error).__name__)}")
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
+        return f"{error.filename} must be in a folder, or be one, but a file is there; choose another path"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def _as_written(line: str) -> str:
@@ -120,9 +125,11 @@ def _summary(sections: list[list[str]]) -> str:
         if match is not None:
             expected = _expected(help_lines)
             return words.format(**{"expected": expected, **_without_quotes(match.groupdict())})
+    if unknown := re.match(r"Unrecognized options: ([^,]+)", text):
+        text = f"unknown {'option' if unknown[1].startswith('-') else 'argument'} {unknown[1]}"
     text = f"{text[:1].lower()}{text[1:]}"
     if help_lines[:1] == ["Perhaps you meant:"]:
-        return f"{text}; perhaps you meant {help_lines[1]}"
+        return f"{text}; perhaps you meant {help_lines[1].partition(' ')[0]}"
     return "; ".join([text, *(line.lower() for line in help_lines if line.startswith("Available"))])
 
 

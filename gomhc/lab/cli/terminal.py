@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
 
 from gomhc.lab.files import write_atomically
 
@@ -99,6 +102,31 @@ def is_line_due(finished: int, total: int) -> bool:
 def table_console(width: int = 140) -> Console:
     """Return a console on standard output; in a file or a pipe, it has this width."""
     return Console() if sys.stdout.isatty() else Console(width=width)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where it is wider than the console, print its rows one after the other, a line for each cell."""
+    if sum(map(_least_width, table.columns)) < console.width:
+        console.print(table)
+        return
+    console.print(table.title or "")
+    headings = [column.header for column in table.columns]
+    for first, *others in zip(*(column.cells for column in table.columns), strict=True):
+        console.print(first, style="bold")
+        for heading, cell in zip(headings[1:], others, strict=True):
+            console.print(f"  {heading}: {cell}")
+    console.print(table.caption or "")
+
+
+def _least_width(column: Column) -> int:
+    """The width of a column with its frame: that of its widest cell, unless its cells may be folded."""
+    texts = [str(column.header), *map(str, column.cells)] if column.no_wrap else []
+    return max(map(cell_len, texts), default=column.min_width or 0) + 3
+
+
+def say_at_once(line: str) -> None:
+    """Print a line on standard error from a signal handler, which may interrupt `print` in the middle of a line."""
+    os.write(2, f"{line}\n".encode())
 
 
 def write_json(file: Path, value: Any) -> None:

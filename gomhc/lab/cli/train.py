@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ import tyro
 from gomhc.lab import training as trainer
 from gomhc.lab.cli.training_progress import TrainingProgress
 from gomhc.lab.recipes import DEFAULT, RECIPES
-from gomhc.lab.training import Execution, NotFinite, Recipe
+from gomhc.lab.training import Execution, NotFinite, Recipe, checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +22,9 @@ class Train:
     """A training run: its recipe, its folder, and how it is computed."""
 
     recipe: Annotated[Recipe, tyro.conf.arg(name="")]
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Folder for the run; by default a new folder in runs/."""
-    resume: Path | None = None
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue the run in this folder from its newest checkpoint, bit for bit."""
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
 
@@ -48,10 +49,27 @@ def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
             done = _train(training, progress)
         except NotFinite as error:
             raise ValueError(str(error)) from error  # a wrong recipe: one line, as for other mistakes
-    if int(os.environ.get("RANK", 0)) == 0:
-        print(f"wrote {progress.run} ({done} steps)")
-        again = f"gomhc train --resume {progress.run}"
-        print(again if done < progress.recipe.steps else f"gomhc sample {progress.run}")
+        except KeyboardInterrupt:
+            sys.exit(_interrupted(progress.run))
+    if int(os.environ.get("RANK", 0)) != 0:
+        return
+    if done < progress.recipe.steps:
+        where = f"step {done:,} of {progress.recipe.steps:,}"
+        stopped = f"stopped at {where}; to continue: gomhc train --resume {progress.run}"
+        if "RANK" not in os.environ:
+            sys.exit(stopped)
+        print(stopped)  # with an error here, torchrun would report that a process failed
+        return
+    print(f"wrote {progress.run} ({done} steps)")
+    print(f"gomhc sample {progress.run}")
+
+
+def _interrupted(run: Path | None) -> str:
+    """What to say after a second Ctrl-C, which saves nothing."""
+    steps = [] if run is None else checkpoint.steps(run)
+    if not steps:
+        return "interrupted; no checkpoint was saved"
+    return f"interrupted; to continue from step {steps[-1]:,}: gomhc train --resume {run}"
 
 
 def _train(training: Train, progress: TrainingProgress) -> int:

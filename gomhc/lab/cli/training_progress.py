@@ -11,7 +11,7 @@ import rich.progress
 from rich.console import Console
 from rich.markup import escape
 
-from gomhc.lab.cli.terminal import is_line_due
+from gomhc.lab.cli.terminal import is_line_due, say_at_once
 from gomhc.lab.training import Recipe, Watcher
 from gomhc.lab.training.history import Metrics
 from gomhc.models import GPT
@@ -65,6 +65,9 @@ class TrainingProgress(Watcher):
         self.say(f"step {record['step']}: validation loss {record['validation_loss']:.3f}{mean}")
         if record["sample"]:
             self.say(textwrap.indent(record["sample"], "    "))
+
+    def stopping(self) -> None:
+        say_at_once("stopping after this step; press Ctrl-C again to stop without saving")
 
     def say(self, line: str) -> None:
         """Print a line on standard error, above the bar if there is one."""

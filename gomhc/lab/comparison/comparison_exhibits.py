@@ -61,7 +61,7 @@ def loss_table(result: Result) -> Table:
         header=header,
         rows=rows,
         caption=f"Validation loss in nats per token after {result['tokens']:,} tokens: mean ± standard error over "
-        f"{len(result['seeds'])} seeds. Differences to {_reference(result)}, paired by seed, with the 95 % interval "
+        f"{len(result['seeds'])} seeds. Differences from {_reference(result)}, paired by seed, with the 95 % interval "
         "of Student's t; below zero is better. Seeds: the sign of each. Equal seconds: "
         f"{result['equal_seconds']}. Time: of a training step on one thread, as a multiple of the first method's.",
     )

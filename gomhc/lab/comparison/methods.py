@@ -31,6 +31,8 @@ SHARED = (
     "seed",
 )
 """Fields of a recipe that all methods share, because they decide the batches or when the loss is measured."""
+OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in SHARED)
+"""Fields of a recipe that can be an option of a method."""
 
 
 def recipes_of(methods: Sequence[str], base: Recipe) -> dict[str, Recipe]:
@@ -39,7 +41,10 @@ def recipes_of(methods: Sequence[str], base: Recipe) -> dict[str, Recipe]:
     `none:as-wide` becomes the plain network with as many parameters as the first method that has streams.
     """
     if len(methods) < 2:
-        raise ValueError(f"a comparison needs at least two methods, such as none and go; got {' '.join(methods) or 0}")
+        raise ValueError(
+            f"a comparison needs at least two methods, such as none and go, before all options; "
+            f"got {' '.join(methods) or 'none at all'}"
+        )
     if twice := [method for index, method in enumerate(methods) if method in methods[:index]]:
         raise ValueError(f"every method must be given once, got {twice[0]} twice")
     mixings = [method.partition("@")[0] for method in methods]
@@ -66,13 +71,12 @@ def options_of(text: str) -> dict[str, Any]:
 
 
 def _option(name: str, equals: str, value: str) -> str:
-    own = [field.name for field in fields(Recipe) if field.name not in SHARED]
     if not equals or not value:
         raise ValueError(f"options of a method must look like start=mean-stream,readout=learned, got {name!r}")
     if name in SHARED:
         raise ValueError(f"all methods share {name}, so it cannot be an option of one; use --{name.replace('_', '-')}")
-    if name not in own:
-        raise ValueError(f"the options of a method are {', '.join(own)}; got {name!r}")
+    if name not in OPTIONS:
+        raise ValueError(f"the options of a method are {', '.join(OPTIONS)}; got {name!r}")
     return name
 
 

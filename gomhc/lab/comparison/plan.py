@@ -11,7 +11,7 @@ import numpy as np
 
 from gomhc.checks import require_whole
 from gomhc.lab.comparison.costs import StepCost
-from gomhc.lab.comparison.methods import options_of
+from gomhc.lab.comparison.methods import OPTIONS, value_of
 from gomhc.lab.comparison.runs import OF_COEFFICIENTS, Records, Task
 from gomhc.lab.results.record import Record
 from gomhc.lab.training.recipe import Recipe
@@ -36,9 +36,11 @@ class Tuning:
         if steps is not None:
             require_whole("tuning_steps", steps, 1)
         option, _, values = text.partition("=")
-        tried = tuple(options_of(f"{option}={value}")[option] for value in values.split(","))
+        tried = tuple(value_of(value) for value in values.split(","))
         if len(tried) < 2 or len(set(tried)) < len(tried):
             raise ValueError(f"tune must be an option and two values or more, learning_rate=1e-3,2e-3; got {text!r}")
+        if option not in OPTIONS:
+            raise ValueError(f"tune must vary one of {', '.join(OPTIONS)}; got {option!r}")
         for value in tried:
             replace(base, **{option: value})  # raises an error if the recipe does not take it
         first = base.seed + TUNING_SEED

@@ -82,8 +82,9 @@ def agreement(difference: Mapping[str, Any]) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a loss difference with its sign and four decimals; −0.0042."""
-    return f"{value:+.4f}".replace("-", "−")
+    """Return a loss difference with its sign and four decimals, −0.0042; a smaller one with its first digit, −3e-05."""
+    text = f"{value:+.4f}"
+    return (text if float(text) or not value else f"{value:+.0e}").replace("-", "−", 1)
 
 
 def interval(difference: Mapping[str, Any] | None) -> str:
@@ -113,7 +114,8 @@ def _clause(result: Result, difference: Mapping[str, Any]) -> str:
     ends = f"95 % interval {signed(difference['low'])} to {signed(difference['high'])}; {agreement(difference)}"
     if where == 0:
         return f"no difference is shown between {method} and {reference}: {signed(difference['mean'])} ({ends})"
-    return f"{method} is {abs(difference['mean']):.4f} {'below' if where < 0 else 'above'} {reference} ({ends})"
+    size = signed(abs(difference["mean"])).removeprefix("+")
+    return f"{method} is {size} {'below' if where < 0 else 'above'} {reference} ({ends})"
 
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:

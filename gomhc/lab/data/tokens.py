@@ -76,11 +76,11 @@ def prepare(corpus: Corpus, tokenizer_name: str) -> Dataset:
 
 def require_windows(data: Dataset, context_length: int) -> None:
     """Raise a ValueError if a side of the corpus is too short for a single window."""
-    for side, tokens in (("train", data.train), ("validation", data.validation)):
+    for side, tokens in (("training", data.train), ("validation", data.validation)):
         if len(tokens) <= context_length:
             raise ValueError(
-                f"the {side} side of the corpus has {len(tokens)} tokens, but context_length={context_length} needs "
-                f"more; use a longer text or a shorter context"
+                f"the {side} part of the corpus has {len(tokens)} tokens, but a context length of {context_length} "
+                f"needs at least {context_length + 1}; use a longer text or a shorter context"
             )
 
 

@@ -143,7 +143,8 @@ class Spectra(Experiment):
             beside=("fig4-s1", "fig4-kromhc"),
             number="{1:.0%} + {0:.0%}",
             holds="Of the eigenvalues that doubly stochastic matrices can have (d = 4), go-mHC reaches {1:.0%} with "
-            "s = 1, and s = 2 adds {0:.0%} of the region. KromHC stays on the real line: its largest imaginary part is {2:.1g}.",
+            "s = 1, and s = 2 adds {0:.0%} of the region. KromHC stays on the real line: its largest imaginary part is "
+            "{2:.1g}.",
             fails="Of the eigenvalues that doubly stochastic matrices can have (d = 4), go-mHC reaches {1:.0%} with "
             "s = 1, and s = 2 adds no more than {0:.1%}. KromHC's largest imaginary part is {2:.1g}.",
             plot=1,

@@ -117,7 +117,15 @@ def load(path: Path) -> Checkpoint:
             break
     if damage:
         raise Damaged(f"{damage[0]}; no other checkpoint of this run can be read")
-    raise ValueError(f"{path} is not a run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
+    raise no_run(path)
+
+
+def no_run(path: Path) -> ValueError:
+    """Return the error for a path that is not a run."""
+    if path.is_dir():
+        return ValueError(f"{path} is not a run of gomhc train: there is no checkpoint in {path / 'checkpoints'}")
+    found = f"{path} is a file" if path.exists() else f"there is no folder {path}"
+    return ValueError(f"{found}; give the folder of a run of gomhc train")
 
 
 def is_checkpoint(path: Path) -> bool:

@@ -104,7 +104,7 @@ def world(device: str) -> Iterator[World]:
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     require_choice("device", device, ("auto", "cpu", "cuda"))
     if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device=cuda needs a GPU that torch can use, but there is none; use device=cpu or auto")
+        raise ValueError("device must be cpu or auto, because torch sees no GPU here; got cuda")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if kind == "cuda":
         kind = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"

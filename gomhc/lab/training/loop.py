@@ -61,6 +61,9 @@ class Watcher:
     def saved(self, folder: Path) -> None:
         """Called after each checkpoint."""
 
+    def stopping(self) -> None:
+        """Called in the handler of a signal that asks the run to stop; the run saves a checkpoint after this step."""
+
     def wants_stop(self) -> bool:
         """Called after each step; return True to save a checkpoint and stop."""
         return False
@@ -101,7 +104,7 @@ def resume(run: Path, execution: Execution | None = None, watcher: Watcher | Non
     if checkpoint.is_checkpoint(run):
         raise ValueError(f"{run} is a checkpoint; expected the folder of a run, such as {run.parent.parent}")
     if not checkpoint.steps(run):
-        raise ValueError(f"{run} is not a run of gomhc train: there is no checkpoint in {run / 'checkpoints'}")
+        raise checkpoint.no_run(run)
     with distributed.world(execution.device) as world, ExitStack() as stack:
         newest: list[Checkpoint] = []  # filled in the main process
         step = world.from_main(lambda: str(stack.enter_context(_continued(run, newest))))
@@ -116,7 +119,7 @@ def _train(
     watcher.opened(run)
     trainer = Trainer(recipe, run, last, execution, world, watcher)
     try:
-        with stop_on_signals() as stop:
+        with stop_on_signals(watcher.stopping) as stop:
             return trainer.run_until(lambda: stop.wanted or watcher.wants_stop())
     finally:
         trainer.close()

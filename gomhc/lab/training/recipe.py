@@ -105,6 +105,7 @@ class Recipe:
         for name in ("mixing", "corpus", "tokenizer"):
             require_text(name, getattr(self, name))
         for name in (
+            "num_streams",
             "steps",
             "batch_size",
             "accumulation",
@@ -125,6 +126,8 @@ class Recipe:
         if not isinstance(self.dynamic, bool):
             raise ValueError(f"dynamic must be True or False, got {self.dynamic!r}")
         require_choice("precision", self.precision, ("float32", "bfloat16"))
+        if self.mixing.startswith(f"{NO_MIXING}:") and not self.as_wide_as:
+            raise ValueError(f"mixing must be {NO_MIXING} or {AS_WIDE}MIXING, as in {AS_WIDE}go; got {self.mixing!r}")
         _ = self.gpt_config(vocab_size=1)  # which checks the rest
 
     @property

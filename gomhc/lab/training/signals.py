@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -18,8 +18,8 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Inside, the first signal sets `wanted`; a second Ctrl-C raises KeyboardInterrupt."""
+def stop_on_signals(asked: Callable[[], None]) -> Iterator[Stop]:
+    """Inside, the first signal sets `wanted` and calls `asked`; a second Ctrl-C raises KeyboardInterrupt."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield stop
@@ -28,7 +28,9 @@ def stop_on_signals() -> Iterator[Stop]:
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.wanted and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.wanted = True
+        if not stop.wanted:
+            stop.wanted = True
+            asked()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -6,10 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from io import StringIO
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 import gomhc
+from gomhc.lab.cli.terminal import print_table
 
 
 def run(*arguments):
@@ -44,6 +48,29 @@ def test_doctor_says_which_kernels_run_and_why():
 
 def test_version_is_printed():
     assert run("version").stdout.startswith(f"gomhc {gomhc.__version__}, torch 2.")
+    assert run("--version").stdout == run("version").stdout
+
+
+def test_a_table_that_does_not_fit_is_printed_cell_by_cell():
+    table = Table(title="Losses", caption="in nats")
+    for heading in ("method", "validation loss", "difference"):
+        table.add_column(heading, no_wrap=True)
+    table.add_row("go", "1.0599", "−0.0216 (−0.0300 to −0.0132)")
+
+    def printed(width: int) -> str:
+        console = Console(width=width, file=StringIO())
+        print_table(console, table)
+        return console.file.getvalue()
+
+    assert printed(40).splitlines() == [
+        "Losses",
+        "go",
+        "  validation loss: 1.0599",
+        "  difference: −0.0216 (−0.0300 to ",
+        "−0.0132)",
+        "in nats",
+    ]
+    assert "│ go     │ 1.0599 " in printed(80)
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("exactness", "--help")])

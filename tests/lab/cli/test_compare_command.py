@@ -156,7 +156,7 @@ def test_plan_says_how_long_it_takes_and_runs_nothing(token_cache: Path, corpus:
         (("none", "magic"), "error: method magic: the mixing must be one of go"),
         (("none",), "error: a comparison needs at least two methods"),
         (("none", "go", "--mixing", "identity"), "error: --mixing must be given as METHOD"),
-        (("none", "go", "--context-length", "100000"), "side of the corpus has"),
+        (("none", "go", "--context-length", "100000"), "the training part of the corpus has"),
         (("none", "go", "--jobs", "0"), "error: --jobs must be a whole number of at least 1, got 0"),
         (("none", "go", "--corpus", "nowhere.txt"), "error: the corpus must be stories"),
     ],

@@ -90,7 +90,7 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
         ),
         (f"{TRAIN} --mixing average:term=3", "term must be a parametrization or its key, such as 'go', got 3"),
         (f"{TRAIN} --mixing sinkhorn-v4:epsilon=abc", "epsilon must be a finite number, at least 0; got 'abc'"),
-        (f"{TRAIN} --stpes 4", "unrecognized options: --stpes, 4; perhaps you meant --steps INT"),
+        (f"{TRAIN} --stpes 4", "unknown option --stpes; perhaps you meant --steps"),
         ("sample run --top-k 0", "--top-k must be a whole number of at least 1, got 0"),
         ("sample run --temperature nan", "--temperature must be a finite number, at least 0; got nan"),
         ("sample run --tokens -5", "--tokens must be a whole number of at least 0, got -5"),
@@ -98,6 +98,28 @@ def test_each_listed_mistake_is_one_line_and_changes_nothing(here: Path, capfd) 
         (f"{JUDGE} --temperature abc", "--temperature must be a number, got 'abc'"),
         ("bench layer --rounds 0", "--rounds must be a whole number of at least 1, got 0"),
         ("reproduce --jobs 0", "--jobs must be a whole number of at least 1, got 0"),
+        (f"{TRAIN} --num-streams 0", "--num-streams must be a whole number of at least 1, got 0"),
+        (f"{TRAIN} --num-heads 4 --num-channels 30", "--num-channels must be a multiple of num_heads=4, got 30"),
+        (
+            f"{TRAIN} --mixing none:as-wide",
+            "--mixing must be none or none:as-wide=MIXING, as in none:as-wide=go; got 'none:as-wide'",
+        ),
+        (
+            "compare none go --tune learning_rate",
+            "--tune must be an option and two values or more, learning_rate=1e-3,2e-3; got 'learning_rate'",
+        ),
+        (
+            "compare none go --tuning-steps 3",
+            "--tuning-seeds and --tuning-steps work only together with --tune; add --tune",
+        ),
+        ("doctor --json numbers.json", "--json works only together with --gpu; add --gpu"),
+        ("inspect run --text hello --file corpus.txt", "give --text or --file, not both"),
+        ("inspect run --text a", "the text must have at least two tokens, got 1; give a longer text"),
+        ("inspect run --html page --json page", "--html and --json must be different files, got page for both"),
+        (
+            "inspect corpus.txt",
+            "corpus.txt is a file; give the folder of a run of `gomhc train`, or one that save_pretrained wrote",
+        ),
     ],
 )
 def test_the_line_names_the_option_what_was_expected_and_what_came(
@@ -112,9 +134,19 @@ def test_the_way_out_of_other_mistakes_is_told(here: Path, capfd) -> None:
     for arguments, words in (
         ("reproduce --only", "--only must name at least one experiment, got none; choose from exactness, gain, "),
         ("train --resume run/checkpoints/step-00000006", "is a checkpoint; expected the folder of a run, such as run"),
+        (
+            "compare --tune learning_rate=1e-3,2e-3 none go",
+            "at least two methods, such as none and go, before all options",
+        ),
+        ("compare none go --corpus corpus.txt --context-length 8 --records corpus.txt", "but a file is there"),
+        ("compare none go --tune steps=1,2", "--tune must vary one of num_streams, start, "),
+        ("trian", "unknown argument trian; available subcommands: version, doctor, "),
         ("train novels", "available subcommands: stories-tiny, shakespeare-char, tinystories-30m"),
         (f"{TRAIN} --mixing go:expressivity=999", "num_streams * expressivity must be at most 512, got 4 * 999"),
-        ("reproduce --out corpus.txt", "corpus.txt: File exists"),
+        (
+            "reproduce --out corpus.txt",
+            "corpus.txt must be in a folder, or be one, but a file is there; choose another path",
+        ),
     ):
         assert words in gomhc(capfd, *arguments.split())[2], arguments
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import gomhc
 from gomhc.lab import cli
+from gomhc.lab.cli import training_progress
+from gomhc.lab.cli.training_progress import TrainingProgress
 from gomhc.lab.recipes import RECIPES
 from gomhc.lab.training import Recipe, checkpoint
+from gomhc.lab.training.history import Metrics
 from gomhc.lab.training.loop import Trainer
 
 SIZES = {"num-layers": 1, "num-heads": 1, "num-channels": 8, "context-length": 16, "sample-tokens": 8}
@@ -76,6 +84,38 @@ def test_resume_goes_on(gomhc_command, folder: Path) -> None:
     assert "wrote run (4 steps)" in out
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
+def test_a_stopped_run_says_how_to_go_on_and_is_no_success(gomhc_command, monkeypatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(training_progress, "say_at_once", said.append)
+    with patch.object(TrainingProgress, "stepped", _interrupting(3)):
+        code, out, _ = gomhc_command("train", "--out", "run", "--steps", "6", *SMALL)
+    assert code == "stopped at step 4 of 6; to continue: gomhc train --resume run"
+    assert "wrote" not in out
+    assert said == ["stopping after this step; press Ctrl-C again to stop without saving"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
+def test_a_second_interrupt_names_what_was_saved(gomhc_command) -> None:
+    with patch.object(TrainingProgress, "stepped", _interrupting(3, times=2)):
+        code, _, _ = gomhc_command("train", "--out", "run", "--steps", "6", "--save-every", "2", *SMALL)
+    assert code == "interrupted; to continue from step 2: gomhc train --resume run"
+    with patch.object(TrainingProgress, "stepped", _interrupting(0, times=2)):
+        code, _, _ = gomhc_command("train", "--out", "other", "--steps", "6", *SMALL)
+    assert code == "interrupted; no checkpoint was saved"
+
+
+def _interrupting(step: int, times: int = 1) -> Callable[[TrainingProgress, Metrics], None]:
+    """A method `stepped` that sends Ctrl-C at this step."""
+
+    def stepped(self: TrainingProgress, record: Metrics) -> None:
+        if record["step"] == step:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    return stepped
+
+
 def test_sample_streams_the_same_text_for_the_same_seed(gomhc_command) -> None:
     gomhc_command("train", "--out", "run", "--steps", "1", *SMALL)
     first, again, other = (
@@ -93,13 +133,13 @@ def test_sample_streams_the_same_text_for_the_same_seed(gomhc_command) -> None:
     ("arguments", "message"),
     [
         (("train", "novels"), "stories-tiny, shakespeare-char, tinystories-30m"),
-        (("train", "--stpes", "3"), "--steps INT"),
+        (("train", "--stpes", "3"), "unknown option --stpes; perhaps you meant --steps"),
         (("train", "--steps", "many"), "--steps"),
         (("train", "--mixing", "magic"), "the mixing must be one of go, "),
         (("train", "--corpus", "nowhere.txt"), "a text file, got 'nowhere.txt'"),
-        (("train", "--resume", "nowhere"), "nowhere is not a run of gomhc train"),
+        (("train", "--resume", "nowhere"), "there is no folder nowhere; give the folder of a run of gomhc train"),
         (("train", "--resume", "nowhere", "--steps", "3"), "--resume can be combined only with"),
-        (("sample", "nowhere"), "nowhere is not a run of gomhc train"),
+        (("sample", "nowhere"), "there is no folder nowhere; give the folder of a run of gomhc train"),
     ],
 )
 def test_mistake_is_a_message_and_no_traceback(

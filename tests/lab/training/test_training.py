@@ -446,7 +446,7 @@ class TestMistakes:
 
     def test_corpus_shorter_than_the_context(self, recipe: Recipe, tmp_path: Path) -> None:
         Path(recipe.corpus).write_text("Too short for that.\n")
-        with pytest.raises(ValueError, match=r"has .* tokens, but context_length=16 needs more"):
+        with pytest.raises(ValueError, match=r"has .* tokens, but a context length of 16 needs"):
             train(recipe, tmp_path / "run", CPU)
         assert not (tmp_path / "run").exists()
 
@@ -519,7 +519,7 @@ class TestMistakes:
             ({"mixing": "go:s=2"}, "go has no option s; its options are initial_leak, expressivity, rotation, layout"),
             ({"mixing": "go:2"}, "options must look like expressivity=3"),
             ({"mixing": "kronecker:factors=(2,3)", "num_streams": 4}, "4"),
-            ({"num_heads": 3}, "num_channels=128 is not a multiple of num_heads=3"),
+            ({"num_heads": 3}, "num_channels must be a multiple of num_heads=3, got 128"),
             ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
             ({"dropout": 1.0}, "dropout must be a finite number, at least 0 and below 1; got 1.0"),
             ({"clip": 0.0}, "clip must be a finite number, above 0"),
