@@ -30,15 +30,16 @@ sys.path.insert(0, str(FOLDER.parent / "docs"))
 from places import fill  # noqa: E402
 
 GO = "go"
-ANSWER = "stage-2"
-"""The stage of the study of streams that answers its question; the others explore."""
+ANSWERS = ("stage-2", "stage-5")
+"""The stages of the study of streams that answer its question, with the same methods; the others explore."""
 STAGES = {
     "stage-1": "Learning rate and start",
     "stage-1b": "Half the learning rate, runs of full length",
-    "stage-2": "The answer",
+    "stage-2": "The answer, in batches of 16",
     "stage-2c": "The answer at half the learning rate",
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
+    "stage-5": "The answer, in batches of 4",
 }
 CORPORA = {"tinystories_train.txt": "TinyStories"}
 """File of a corpus -> its name."""
@@ -46,20 +47,58 @@ IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 
 def streams(studies: Path = FOLDER) -> str:
-    """The stage that answers whether streams make a language model better."""
+    """The stages that answer whether streams make a language model better, side by side."""
     stages = study.stages("streams", studies)
-    if ANSWER not in stages:
+    answers = [stages[name] for name in ANSWERS if name in stages]
+    if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
-    result = stages[ANSWER]
-    return f"{_verdict(result)}\n\n{comparison(result)}{_against_controls(result)}"
+    verdict = " ".join(_verdict(result) for result in answers)
+    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{_about(answers)}"
 
 
 def _verdict(result: Result) -> str:
     """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
-    told = [f"At equal tokens, {_groups(result, result['differences'])} the plain network (`none`)."]
+    told = f"In {_steps(result)}, {_groups(result, result['differences'])} the plain network (`none`)"
     if result["equal_seconds"] != CUT_SHORT:
-        told.append(f"At equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it.")
-    return " ".join(told)
+        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it"
+    return f"{told}."
+
+
+def _side_by_side(answers: Sequence[Result]) -> str:
+    """A row a method: its difference from the plain network in each stage, and the time of a step in the first."""
+    columns: list[tuple[str, dict[str, str]]] = []
+    for result in answers:
+        names = short_names(result)
+        reference = next(method for method in result["methods"] if method["method"] == result["reference"])
+        tokens = {names[one["method"]]: f"{_plus_minus(one)}, {_lower(one)}" for one in result["differences"]}
+        columns.append((_steps(result), {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
+        if result["equal_seconds"] != CUT_SHORT:
+            seconds = {names[one["method"]]: _plus_minus(one) for one in result["differences_at_equal_seconds"]}
+            columns.append(("the same, equal seconds", seconds))
+    names = short_names(answers[0])
+    columns.append(
+        ("step time", {names[method["method"]]: f"{method['time']:.2f}×" for method in answers[0]["methods"]})
+    )
+    rows = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
+    rows += [_row(f"`{name}`", *(cells.get(name, "") for _, cells in columns)) for name in names.values()]
+    return "\n".join(rows)
+
+
+def _about(answers: Sequence[Result]) -> str:
+    """What the table shows, and how go-mHC does against the controls."""
+    told = (
+        f"First row: {_setting(answers[0])} Others: paired differences from it, with the 95 % interval of Student's t "
+        f"and the number of seeds with a lower loss.{_wide(answers[0])}"
+    )
+    return " ".join([told, *filter(None, map(_against_controls, answers))])
+
+
+def _steps(result: Result) -> str:
+    return f"{result['steps']:,} steps of {result['tokens'] // result['steps']:,} tokens"
+
+
+def _lower(difference: Mapping[str, Any]) -> str:
+    return agreement(difference).removeprefix("lower in ").removesuffix(" seeds")
 
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
@@ -87,15 +126,15 @@ def _against_controls(result: Result) -> str:
     if GO not in methods or not controls:
         return ""
     told = [f"{_plus_minus(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
-    return f" `{GO}` differs by {listed(told)}."
+    return f"In {result['steps']:,} steps, `{GO}` differs by {listed(told)}."
 
 
 def streams_stages(studies: Path = FOLDER) -> str:
-    """Every other stage that is done, under a heading each."""
-    others = {name: result for name, result in study.stages("streams", studies).items() if name != ANSWER}
-    if not others:
+    """Every stage that is done, under a heading each."""
+    stages = study.stages("streams", studies)
+    if not stages:
         return IN_PROGRESS.format("streams")
-    return "\n\n".join(f"**{STAGES.get(name, name)}** (`{name}`)\n\n{comparison(others[name])}" for name in others)
+    return "\n\n".join(f"**{STAGES.get(name, name)}** (`{name}`)\n\n{comparison(stages[name])}" for name in stages)
 
 
 def comparison(result: Result) -> str:
@@ -120,22 +159,32 @@ def comparison(result: Result) -> str:
             _plus_minus(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
-    corpus = CORPORA.get(result["corpus"]["name"], result["corpus"]["name"])
-    sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
-    wide = next((name for name in names.values() if name.startswith(AS_WIDE)), None)
     caption = (
-        f"Nats per token after {result['tokens'] / 1e6:.1f} M tokens of {corpus}{_learning_rate(result)}, mean of "
-        f"{len(result['seeds'])} seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters. "
-        + (f"`{wide}` is the plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`. " if wide else "")
-        + f"Differences from `{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
+        f"{_setting(result)[0].upper()}{_setting(result)[1:]}{_learning_rate(result)}{_wide(result)} Differences from "
+        f"`{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
+
+
+def _setting(result: Result) -> str:
+    """What the losses are: tokens, text, seeds and sizes."""
+    corpus = CORPORA.get(result["corpus"]["name"], result["corpus"]["name"])
+    sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
+    text, seeds = f"{result['tokens'] / 1e6:.1f} M tokens of {corpus}", len(result["seeds"])
+    return f"nats per token after {text}, mean of {seeds} seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters."
+
+
+def _wide(result: Result) -> str:
+    """What the control of the same size is, if there is one."""
+    wide = next((name for name in short_names(result).values() if name.startswith(AS_WIDE)), None)
+    of = f"the plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`" if wide else ""
+    return f" `{wide}` is {of}." if wide else ""
 
 
 def _learning_rate(result: Result) -> str:
     """The learning rate, if all methods share it."""
     rates = {method["recipe"]["learning_rate"] for method in result["methods"]}
-    return f" at a learning rate of {rates.pop():g}" if len(rates) == 1 else ""
+    return f" Learning rate {rates.pop():g}." if len(rates) == 1 else ""
 
 
 def _plus_minus(difference: Mapping[str, Any] | None) -> str:

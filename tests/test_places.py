@@ -71,10 +71,17 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
         "reference": methods[0],
         "seeds": [0, 1, 2],
         "corpus": {"name": "stories.txt"},
+        "steps": 2_000,
         "tokens": 4_096_000,
         "equal_seconds": equal_seconds,
         "methods": [
-            {"method": method, "loss": 1.5, "time": 1 + index / 4, "num_parameters": 7e5}
+            {
+                "method": method,
+                "recipe": {"learning_rate": 0.003},
+                "loss": 1.5,
+                "time": 1 + index / 4,
+                "num_parameters": 7e5,
+            }
             for index, method in enumerate(methods)
         ],
         "differences": [difference(method, -0.01) for method in methods[1:]],
@@ -84,26 +91,42 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
     return tmp_path
 
 
-def test_a_comparison_shows_loss_difference_seeds_and_times(tmp_path: Path) -> None:
+def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
     methods = ("none@learning_rate=0.006", "go@start=equal-streams")
     studies = compared(tmp_path, "stage-2", *methods, equal_seconds="complete runs")
     lines = write_results.streams(studies).splitlines()
     assert lines[0] == (
-        "At equal tokens, `go` is better than the plain network (`none`). At equal seconds, `go` is worse than it."
+        "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`); at equal seconds, `go` is "
+        "worse than it."
     )
-    assert lines[4] == "| `none` | 1.5000 |  |  | 1.00× |  |"
-    assert lines[5] == (
-        "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | 2 of 2 seeds | 1.25× | +0.0020 (+0.0010 to +0.0030) |"
-    )
+    assert lines[2] == "| method | 2,000 steps of 2,048 tokens | the same, equal seconds | step time |"
+    assert lines[4] == "| `none` | 1.5000 |  | 1.00× |"
+    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010 | 1.25× |"
     assert "4.1 M tokens of stories.txt" in lines[-1]
+
+
+def test_answers_stand_side_by_side(tmp_path: Path) -> None:
+    for stage in write_results.ANSWERS:
+        studies = compared(tmp_path, stage, "none", "go")
+    lines = write_results.streams(studies).splitlines()
+    sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`)."
+    assert lines[0] == f"{sentence} {sentence}"
+    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | −0.0100 ± 0.0010, 2 of 2 | 1.25× |"
+
+
+def test_a_stage_shows_losses_differences_seeds_and_times(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-3", "none", "go", equal_seconds="complete runs")
+    lines = write_results.streams_stages(studies).splitlines()
+    assert lines[0] == "**Other mixings** (`stage-3`)"
+    assert lines[5] == "| `go` | 1.5000 | −0.0100 ± 0.0010 | 2 of 2 seeds | 1.25× | +0.0020 ± 0.0010 |"
     assert lines[-1].endswith("Equal seconds: complete runs.")
-    assert write_results.streams_stages(studies) == write_results.IN_PROGRESS.format("streams")
+    assert "Learning rate 0.003." in lines[-1]
 
 
 def test_curves_that_are_cut_short_do_not_stand_for_equal_seconds(tmp_path: Path) -> None:
-    text = write_results.streams(compared(tmp_path, "stage-2", "none", "go"))
-    assert "| `go` | 1.5000 | −0.0100 (−0.0110 to −0.0090) | 2 of 2 seeds | 1.25× |\n" in text
-    assert "seconds" not in text
+    studies = compared(tmp_path, "stage-2", "none", "go")
+    assert "| `go` | 1.5000 | −0.0100 ± 0.0010 | 2 of 2 seeds | 1.25× |\n" in write_results.streams_stages(studies)
+    assert "seconds" not in write_results.streams_stages(studies) + write_results.streams(studies)
 
 
 def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
@@ -114,8 +137,8 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
         one["seeds"] = seeds
     file.write_text(json.dumps(result))
     oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
-    expected = f"+0.0200 ({oracle.low:+.4f} to {oracle.high:+.4f})".replace("-", "−")
-    assert write_results.streams(studies).endswith(f"`go` differs by {expected} from `identity`.")
+    expected = f"+0.0200 ± {(oracle.high - oracle.low) / 2:.4f}"
+    assert write_results.streams(studies).endswith(f"In 2,000 steps, `go` differs by {expected} from `identity`.")
 
 
 def test_methods_that_differ_in_options_keep_them(tmp_path: Path) -> None:
@@ -155,7 +178,7 @@ def test_fine_tuning_shows_differences_with_intervals(tmp_path: Path) -> None:
     (tmp_path / "smollm2" / "record.json").write_text(json.dumps(record))
     lines = write_results.smollm2(tmp_path).splitlines()
     assert lines[2] == "| plain | 2.2000 |  | 3 |  |"
-    assert lines[3] == "| streams | 2.1900 | −0.0100 (−0.0140 to −0.0060) | 3 | 0.6000 |"
+    assert lines[3] == "| streams | 2.1900 | −0.0100 ± 0.0040 | 3 | 0.6000 |"
     assert "7,680 tokens" in lines[-1]
 
 
