@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import platformdirs
 
@@ -17,6 +19,10 @@ from gomhc.lab.lock import lock
 
 TIMEOUT = 30
 """Seconds without data after which a download fails."""
+SILENCE = 5.0
+"""Seconds between lines about the progress of a download."""
+PIECE = 2**20
+"""Bytes that are copied at a time."""
 
 
 def cache_directory() -> Path:
@@ -54,6 +60,19 @@ class Remote:
                 self._download()
         return self.fetch()
 
+    def _copy(self, answer: IO[bytes], file: IO[bytes], size: int) -> None:
+        """Copy the answer to the file, and print every few seconds how much is left."""
+        started = last_line = time.monotonic()
+        print(f"downloading {self.url} ({size / 1e6:,.0f} MB)", file=sys.stderr, flush=True)
+        copied = 0
+        while piece := answer.read(PIECE):
+            copied += file.write(piece)
+            if (now := time.monotonic()) - last_line > SILENCE:
+                left, last_line = (now - started) * max(0, size - copied) / copied, now
+                print(
+                    f"{copied / 1e6:,.0f} of {size / 1e6:,.0f} MB; about {left:.0f} s left", file=sys.stderr, flush=True
+                )
+
     def _download(self) -> None:
         """Download to a temporary file beside the path, and move it there if its SHA-256 is right."""
         # By hand rather than with pooch, whose temporary files have no name of ours: a killed download of TinyStories
@@ -62,7 +81,7 @@ class Remote:
         with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", delete=False) as partial:
             try:
                 with urllib.request.urlopen(self.url, timeout=TIMEOUT) as answer:
-                    shutil.copyfileobj(answer, partial)
+                    self._copy(answer, partial, int(answer.headers.get("Content-Length") or 0))
                 partial.close()
                 if (received := sha256(Path(partial.name))) != self.sha256:
                     raise ValueError(f"{self.url} has SHA-256 {received}, expected {self.sha256}; not kept")

@@ -18,7 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gomhc.lab.data import corpora, tokenizers
+from gomhc.lab.data import corpora, download, tokenizers
 from gomhc.lab.data.corpora import Files, Split, Stories, documents
 from gomhc.lab.data.download import Remote, cache_directory
 from gomhc.lab.data.story_grammar import stories
@@ -298,6 +298,17 @@ class TestDownload:
         assert remote.fetch() == cache / "kept.txt"
         (tmp_path / "source").unlink()
         assert remote.fetch().read_text() == "content"
+
+    def test_a_long_download_says_how_much_is_left(self, tmp_path: Path, cache: Path, monkeypatch, capsys) -> None:
+        monkeypatch.setattr(download, "SILENCE", -1)
+        monkeypatch.setattr(download, "PIECE", 500_000)
+        (tmp_path / "source").write_bytes(bytes(1_500_000))
+        url = (tmp_path / "source").as_uri()
+        assert Remote("kept", url, sha256(tmp_path / "source")).fetch().read_bytes() == bytes(1_500_000)
+        first, *others = capsys.readouterr().err.splitlines()
+        assert first == f"downloading {url} (2 MB)"
+        assert [line.partition(";")[0] for line in others] == ["0 of 2 MB", "1 of 2 MB", "2 of 2 MB"]
+        assert others[-1].endswith("; about 0 s left")
 
     def test_file_of_another_content_is_not_kept(self, tmp_path: Path, cache: Path) -> None:
         (tmp_path / "source").write_text("content")
