@@ -17,7 +17,7 @@ from typing import Any
 
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import agreement, answer, difference_of, short_names, side, signed
+from gomhc.lab.comparison.words import agreement, answer, difference_of, short_names, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -58,7 +58,7 @@ def streams(studies: Path = FOLDER) -> str:
 
 def _verdict(result: Result) -> str:
     """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
-    told = f"In {_steps(result)}, {_groups(result, result['differences'])} the plain network (`none`)"
+    told = f"In {steps_of(result)}, {_groups(result, result['differences'])} the plain network (`none`)"
     if result["equal_seconds"] != CUT_SHORT:
         told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it"
     return f"{told}."
@@ -71,7 +71,7 @@ def _side_by_side(answers: Sequence[Result]) -> str:
         names = short_names(result)
         reference = next(method for method in result["methods"] if method["method"] == result["reference"])
         tokens = {names[one["method"]]: f"{_plus_minus(one)}, {_lower(one)}" for one in result["differences"]}
-        columns.append((_steps(result), {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
+        columns.append((steps_of(result), {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
         if result["equal_seconds"] != CUT_SHORT:
             seconds = {names[one["method"]]: _plus_minus(one) for one in result["differences_at_equal_seconds"]}
             columns.append(("the same, equal seconds", seconds))
@@ -91,10 +91,6 @@ def _about(answers: Sequence[Result]) -> str:
         f"and the number of seeds with a lower loss.{_wide(answers[0])}"
     )
     return " ".join([told, *filter(None, map(_against_controls, answers))])
-
-
-def _steps(result: Result) -> str:
-    return f"{result['steps']:,} steps of {result['tokens'] // result['steps']:,} tokens"
 
 
 def _lower(difference: Mapping[str, Any]) -> str:

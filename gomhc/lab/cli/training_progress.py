@@ -21,6 +21,7 @@ class TrainingProgress(Watcher):
     """Shows the progress of a run on standard error."""
 
     def __init__(self) -> None:
+        self.run: Path | None = None
         self.console = Console(stderr=True)
         columns = (
             rich.progress.TextColumn("{task.description}"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gomhc.lab.comparison.comparison_exhibits import curves_plot, differences_plot, loss_table
 from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.words import answer, difference_of, findings, side, signed
+from gomhc.lab.comparison.words import answer, difference_clause, difference_of, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import Badge, Card, Exhibit, Link
 
 PLAIN, GO = "none", "go"
@@ -33,19 +33,22 @@ def study_exhibits(study: Mapping[str, Result]) -> list[Exhibit]:
 
 
 def study_card(study: Mapping[str, Result], link: Link) -> Card | None:
-    """Return what a study says of go-mHC against the plain network: the stage with most seeds, the first of equals."""
-    stages = [result for result in study.values() if _go(result) is not None]
+    """Return what the stages with most seeds say of go-mHC against the plain network; the number is the last one's."""
+    compared = [(result, difference_of(result, str(_go(result)))) for result in study.values()]
+    stages = [(result, difference) for result, difference in compared if side(difference) is not None]
     if not stages:
         return None
-    result = max(stages, key=lambda stage: len(stage["seeds"]))
-    difference = difference_of(result, str(_go(result)))
-    where = side(difference)
-    if difference is None or where is None:
-        return None
-    sentence = findings({**result, "differences": [difference], "differences_at_equal_seconds": []})[0]
-    text = f"In small language models on {result['corpus']['name']}, {sentence[0].lower()}{sentence[1:]}"
+    most = max(len(result["seeds"]) for result, _ in stages)
+    answers = [(result, difference) for result, difference in stages if len(result["seeds"]) == most]
+    result, difference = answers[-1]
+    assert difference is not None
+    told = "; ".join(f"in {steps_of(result)}, {difference_clause(result, one)}" for result, one in answers if one)
     return Card(
-        number=signed(difference["mean"]), text=text, badge=BADGES[where], link=link, plot=differences_plot(result)
+        number=signed(difference["mean"]),
+        text=f"In small language models on {result['corpus']['name']}, {told}.",
+        badge=BADGES[side(difference) or 0],
+        link=link,
+        plot=differences_plot(result),
     )
 
 

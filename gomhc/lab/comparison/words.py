@@ -29,18 +29,18 @@ def answer(result: Result) -> list[str]:
     if difference is None:
         first = f"{_capitalized(_called(result, best['method']))} has {after}."
     else:
-        first = f"{_capitalized(_called(result, best['method']))} has {after}; {_clause(result, difference)}."
+        first = f"{_capitalized(_called(result, best['method']))} has {after}; {difference_clause(result, difference)}."
     others = [item for item in result[TOKENS] if item is not difference]
     if len(others) == 1:
-        return [first, f"{_capitalized(_clause(result, others[0]))}."]
+        return [first, f"{_capitalized(difference_clause(result, others[0]))}."]
     return [first, _groups(result, others)] if others else [first]
 
 
 def findings(result: Result) -> list[str]:
     """Return a sentence for each difference to the reference, then those on time and on runs that diverged."""
-    sentences = [f"At equal tokens, {_clause(result, difference)}." for difference in result[TOKENS]]
+    sentences = [f"At equal tokens, {difference_clause(result, difference)}." for difference in result[TOKENS]]
     sentences += [
-        f"At equal training time on one thread ({result['equal_seconds']}), {_clause(result, difference)}."
+        f"At equal training time on one thread ({result['equal_seconds']}), {difference_clause(result, difference)}."
         for difference in result[SECONDS]
     ]
     return sentences + [
@@ -101,12 +101,18 @@ def signs(difference: Mapping[str, Any] | None) -> str:
     return "".join("·" if value is None else "−" if value < 0 else "+" for value in difference["seeds"])
 
 
+def steps_of(result: Result) -> str:
+    """Return `2,000 steps of 2,048 tokens`."""
+    return f"{result['steps']:,} steps of {result['tokens'] // result['steps']:,} tokens"
+
+
 def difference_of(result: Result, method: str, which: str = TOKENS) -> Mapping[str, Any] | None:
     """Return the difference of a method to the reference, or None for the reference itself."""
     return next((difference for difference in result[which] if difference["method"] == method), None)
 
 
-def _clause(result: Result, difference: Mapping[str, Any]) -> str:
+def difference_clause(result: Result, difference: Mapping[str, Any]) -> str:
+    """Return `go is 0.0150 below the plain network (95 % interval ...)`, or that no difference is shown."""
     method, reference = (_called(result, difference[name]) for name in ("method", "reference"))
     where = side(difference)
     if where is None:

@@ -100,7 +100,7 @@ def test_a_second_interrupt_names_what_was_saved(gomhc_command) -> None:
     with patch.object(TrainingProgress, "stepped", _interrupting(3, times=2)):
         code, _, _ = gomhc_command("train", "--out", "run", "--steps", "6", "--save-every", "2", *SMALL)
     assert code == "interrupted; to continue from step 2: gomhc train --resume run"
-    with patch.object(TrainingProgress, "stepped", _interrupting(0, times=2)):
+    with patch.object(TrainingProgress, "opened", side_effect=KeyboardInterrupt):
         code, _, _ = gomhc_command("train", "--out", "other", "--steps", "6", *SMALL)
     assert code == "interrupted; no checkpoint was saved"
 

@@ -192,12 +192,18 @@ class TestCard:
         assert "the plain network" in card.text
         assert isinstance(card.plot, Plot)
 
-    def test_it_is_of_the_stage_with_most_seeds(self) -> None:
+    def test_it_is_of_the_stages_with_most_seeds(self) -> None:
         few = comparison({"none": [2.0, 2.01, 2.0], "go": [1.0, 1.0, 1.01]})
         many = comparison({"none": seeds(1.5), "go": seeds(1.4)})
         card = study_card({"1": few, "2": many, "3": few}, self.LINK)
         assert card is not None
         assert card.number == "−0.1000"
+        more = comparison({"none": seeds(1.5), "go": seeds(1.3)})
+        card = study_card({"2": many, "3": few, "5": more}, self.LINK)
+        assert card is not None
+        assert card.number == "−0.2000"
+        assert "go is 0.1000 below" in card.text
+        assert "go is 0.2000 below" in card.text
 
     def test_there_is_none_without_the_two_methods(self) -> None:
         assert study_card({}, self.LINK) is None
