@@ -427,8 +427,13 @@ class TestMistakes:
             load_run(path.parent)
 
     def test_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="is not a run of gomhc train"):
+        with pytest.raises(ValueError, match=r"there is no folder .*; give the folder of a run of gomhc train"):
             resume(tmp_path / "nothing", CPU)
+        with pytest.raises(ValueError, match="is not a run of gomhc train: there is no checkpoint in"):
+            resume(tmp_path, CPU)
+        (tmp_path / "file").touch()
+        with pytest.raises(ValueError, match="is a file; give the folder of a run of gomhc train"):
+            resume(tmp_path / "file", CPU)
 
     def test_changed_corpus(self, recipe: Recipe, run: Path) -> None:
         shutil.rmtree(checkpoint.folder_of(run, STEPS))
