@@ -57,9 +57,7 @@ def test_factors_whose_product_is_not_the_number_of_streams():
 def test_too_many_permutations():
     assert Permutations(num_streams=8).num_logits == 40_320
     for build in (lambda: Permutations(num_streams=9), lambda: Kronecker(num_streams=11)):
-        with pytest.raises(
-            ValueError, match=r"permutations; at most 8 streams \(40,320\).*use go, transportation"
-        ):
+        with pytest.raises(ValueError, match=r"permutations; at most 8 streams \(40,320\).*use go, transportation"):
             build()
 
 
