@@ -36,7 +36,6 @@ STAGES = {
     "stage-1": "Learning rate and start",
     "stage-1b": "Half the learning rate, runs of full length",
     "stage-2": "The answer, in batches of 16",
-    "stage-2c": "The answer at half the learning rate",
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
     "stage-5": "The answer, in batches of 4",

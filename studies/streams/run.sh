@@ -16,10 +16,15 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
-lower=learning_rate=3e-3 # stages 2c, 3 and 4: seeds scatter less there
-with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
-# stage 5: as many tokens in four times as many steps, and seeds that nothing was chosen with
+# Stages 3, 4 and 5: as many tokens in four times as many steps, and seeds that nothing was chosen with.
 small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
+lower=learning_rate=3e-3
+with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
+
+compare_in_small_batches() (
+    EXTRA="$small_batches $EXTRA"
+    compare "$@"
+)
 
 for stage in $stages; do
     if [ "$stage" != 1 ] && [ "$stage" != 1b ]; then
@@ -33,21 +38,21 @@ for stage in $stages; do
         --seeds 2 ;;
     2) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
     2b) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
-    2c) compare stage-2c "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" --seeds 5 ;;
-    3) compare stage-3 "none@$lower" "go@$with_streams" "go:expressivity=1@$with_streams" "unconstrained@$with_streams" \
+    3) compare_in_small_batches stage-3 "none@$lower" "go@$with_streams" "go:expressivity=1@$with_streams" "unconstrained@$with_streams" \
         "sinkhorn@$with_streams" "permutations@$with_streams" "kronecker@$with_streams" "orthogonal@$with_streams" \
         --seeds "${SEEDS:-3}" ;;
-    4) compare stage-4 "none@$lower" "go@$with_streams" "identity@$with_streams,num_streams=2" \
+    4) compare_in_small_batches stage-4 "none@$lower" "go@$with_streams" "identity@$with_streams,num_streams=2" \
         "go@$with_streams,num_streams=2" "identity@$with_streams,num_streams=8" "go@$with_streams,num_streams=8" \
         "go:expressivity=1@$with_streams,num_streams=8" "kronecker@$with_streams,num_streams=8" \
         "go@$with_streams,readout=learned" "identity@$with_streams,readout=learned" "go@$with_streams,initial_scale=0.1" \
         "go@$with_streams,dynamic=False" "go@$with_streams,total_leak=0.1" \
+        "go@start=mean-stream,$lower,coefficient_learning_rate=3e-4" \
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
-    5) (
-        EXTRA="$small_batches $EXTRA"
-        compare stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" --seeds 5
-    ) ;;
+    5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
+        --seeds 5 ;;
+    5b) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
+        --seeds 5 --equal-seconds ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
 done
