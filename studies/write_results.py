@@ -57,9 +57,9 @@ def streams(studies: Path = FOLDER) -> str:
 
 def _verdict(result: Result) -> str:
     """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
-    told = f"In {steps_of(result)}, {_groups(result, result['differences'])} the plain network (`none`)"
+    told = f"In {steps_of(result)}, {_groups(result, result['differences'], 'the plain network (`none`)')}"
     if result["equal_seconds"] != CUT_SHORT:
-        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'])} it"
+        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'], 'it')}"
     return f"{told}."
 
 
@@ -86,8 +86,8 @@ def _side_by_side(answers: Sequence[Result]) -> str:
 def _about(answers: Sequence[Result]) -> str:
     """What the table shows, and how go-mHC does against the controls."""
     told = (
-        f"First row: {_setting(answers[0])} Others: paired differences from it, with the 95 % interval of Student's t "
-        f"and the number of seeds with a lower loss.{_wide(answers[0])}"
+        f"First row: {_setting(answers[0])} Others: paired differences from it ± the 95 % interval of Student's t, "
+        f"and seeds with a lower loss.{_wide(answers[0])}"
     )
     return " ".join([told, *filter(None, map(_against_controls, answers))])
 
@@ -96,14 +96,14 @@ def _lower(difference: Mapping[str, Any]) -> str:
     return agreement(difference).removeprefix("lower in ").removesuffix(" seeds")
 
 
-def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
+def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference: str) -> str:
     words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
     names = {method: f"`{name}`" for method, name in short_names(result).items()}
     groups = {text: [names[one["method"]] for one in differences if side(one) == at] for at, text in words.items()}
     if len(groups[words[0]]) == len(differences) > 1:
-        return f"no method is {words[0].removeprefix('not ')}"
+        return f"no method is {words[0].removeprefix('not ')} {reference}"
     told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
-    return "; ".join(told)
+    return ", and ".join([f"{told[0]} {reference}", *(f"{clause} it" for clause in told[1:])])
 
 
 def _so_far(stages: Mapping[str, Result]) -> str:
