@@ -97,7 +97,7 @@ def compare(
     require_windows(data, recipe.context_length)
     corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
     kept = records or out / "records"
-    for file in (out / "compare.json", kept / "compare" / "any"):
+    for file in (out / "compare.json", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
         costs = _costs(out / "costs.json", recipes, data, processes)
