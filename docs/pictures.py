@@ -27,6 +27,8 @@ from gomhc.birkhoff.measures import marginal_error
 from gomhc.birkhoff.spectral_reach import spectral_reach
 from gomhc.lab.bench.operations import map_operations
 from gomhc.lab.bench.projection import STREAMS
+from gomhc.lab.comparison import study
+from gomhc.lab.comparison.comparison_exhibits import curves_plot, differences_plot
 from gomhc.lab.exhibits.spectrum_plots import outline
 from gomhc.lab.exhibits.style import INK, SPARE, line, look, new_figure
 from gomhc.lab.report.page import svg
@@ -150,6 +152,16 @@ def growth() -> Figure:
     return figure
 
 
+def study_differences(stage: str) -> Figure:
+    """Differences from the plain network in a stage of the study of streams, with intervals and seeds."""
+    return differences_plot(study.stages(study.STREAMS)[stage]).draw()
+
+
+def study_curves(stage: str) -> Figure:
+    """Validation losses over steps in a stage of the study of streams, and differences from the plain network."""
+    return curves_plot(study.stages(study.STREAMS)[stage]).draw()
+
+
 def rows_of(benchmark: str) -> list[dict[str, Any]]:
     """What `gomhc bench` wrote to benchmarks/NAME.json."""
     return json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text(encoding="utf-8"))["rows"]
@@ -163,7 +175,8 @@ def _name(key: str) -> str:
 
 
 DRAWINGS: dict[str, Callable[..., Figure]] = {
-    function.__name__: function for function in (reach, marginal_errors, depth_gain, times, growth)
+    function.__name__: function
+    for function in (reach, marginal_errors, depth_gain, times, growth, study_differences, study_curves)
 }
 
 

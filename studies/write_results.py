@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gomhc.lab.comparison import study
+from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
 from gomhc.lab.comparison.words import agreement, answer, difference_of, short_names, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import listed
@@ -89,7 +90,7 @@ def _about(answers: Sequence[Result]) -> str:
         f"First row: {_setting(answers[0])} Others: paired differences from it ± the 95 % interval of Student's t, "
         f"and seeds with a lower loss.{_wide(answers[0])}"
     )
-    return " ".join([told, *filter(None, map(_against_controls, answers))])
+    return " ".join([told, *filter(None, map(_against_controls, answers)), *filter(None, map(_break_even, answers))])
 
 
 def _lower(difference: Mapping[str, Any]) -> str:
@@ -122,6 +123,18 @@ def _against_controls(result: Result) -> str:
         return ""
     told = [f"{_plus_minus(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
     return f"In {result['steps']:,} steps, `{GO}` differs by {listed(told)}."
+
+
+def _break_even(result: Result) -> str:
+    """How long a step of go-mHC may take, in a sentence; nothing without runs at equal seconds."""
+    method = {name: method for method, name in short_names(result).items()}.get(GO)
+    found = break_even(result, method) if method else None
+    return (
+        f"By interpolation, `{GO}` breaks even at equal seconds with a step time of {found.time:.2f}× "
+        f"({found.low:.2f} to {found.high:.2f}) in {result['steps']:,} steps."
+        if found
+        else ""
+    )
 
 
 def streams_stages(studies: Path = FOLDER) -> str:

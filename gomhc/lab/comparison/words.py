@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import Result
 from gomhc.lab.exhibits.exhibit import listed
 
@@ -37,12 +38,13 @@ def answer(result: Result) -> list[str]:
 
 
 def findings(result: Result) -> list[str]:
-    """Return a sentence for each difference to the reference, then those on time and on runs that diverged."""
+    """Return a sentence for each difference to the reference, then on break-even and on runs that diverged."""
     sentences = [f"At equal tokens, {difference_clause(result, difference)}." for difference in result[TOKENS]]
     sentences += [
         f"At equal training time on one thread ({result['equal_seconds']}), {difference_clause(result, difference)}."
         for difference in result[SECONDS]
     ]
+    sentences += filter(None, (break_even_sentence(result, difference["method"]) for difference in result[SECONDS]))
     return sentences + [
         f"{short_names(result)[method['method']]} diverged with {len(method['diverged'])} of {len(method['losses'])} "
         f"seeds: {method['diverged'][0]}."
@@ -122,6 +124,19 @@ def difference_clause(result: Result, difference: Mapping[str, Any]) -> str:
         return f"no difference is shown between {method} and {reference}: {signed(difference['mean'])} ({ends})"
     size = signed(abs(difference["mean"])).removeprefix("+")
     return f"{method} is {size} {'below' if where < 0 else 'above'} {reference} ({ends})"
+
+
+def break_even_sentence(result: Result, method: str) -> str:
+    """Return how long a step of the method may take; nothing where that cannot be told."""
+    found = break_even(result, method)
+    if found is None:
+        return ""
+    reference = _called(result, result["reference"])
+    return (
+        f"At equal training time, {_called(result, method)} breaks even if its step takes {found.time:.2f} times as "
+        f"long as that of {reference} (by interpolation; 95 % interval {found.low:.2f} to {found.high:.2f}); here, "
+        f"it takes {found.measured:.2f} times as long."
+    )
 
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,49 @@
+"""The step time up to which a method is ahead of the reference at equal training time.
+
+r = time of a step, as a multiple of the reference's; D(r) = difference of the losses at equal training time
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gomhc.lab.comparison.result import CUT_SHORT, Result
+from gomhc.statistics import paired_t
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The r at which D(r) is zero, with its 95 % interval over seeds, and the r that was measured."""
+
+    time: float
+    low: float
+    high: float
+    measured: float
+
+
+def break_even(result: Result, method: str) -> BreakEven | None:
+    r"""Return where a method breaks even; None without complete runs at equal seconds, or if time does not tell.
+
+        D(r) = D(1) + (D(t) - D(1)) log r / log t,    D(r) = 0 at log r = log t D(1) / (D(1) - D(t))
+
+    D(1) is the difference at equal tokens, t the measured time of a step, and D(t) the difference at equal seconds. A
+    faster step gives the method more steps, and its loss is taken as linear in the logarithm of their number. The
+    interval is Student's t over the seeds' log r.
+    """
+    tokens, seconds = (_seeds(result, method, which) for which in ("differences", "differences_at_equal_seconds"))
+    measured = next(one["time"] for one in result["methods"] if one["method"] == method)
+    lost = seconds - tokens
+    if result["equal_seconds"] == CUT_SHORT or measured <= 1 or not np.all(lost > 0):  # nan is not above zero
+        return None
+    logarithms = -math.log(measured) * tokens / lost
+    mean = paired_t(logarithms, np.zeros_like(logarithms))
+    return BreakEven(math.exp(mean.mean), math.exp(mean.low), math.exp(mean.high), measured)
+
+
+def _seeds(result: Result, method: str, which: str) -> np.ndarray:
+    difference: dict[str, Any] = next(one for one in result[which] if one["method"] == method)
+    return np.array(difference["seeds"], float)  # None becomes nan
