@@ -1,7 +1,8 @@
 """Pages of the mixings, written from the registry before the site is built: an index, and a page for each.
 
-The equation and what it says are those of the class's docstring; promises, free reals, errors and costs are read from
-the class or measured. Notes on when to use it and what to watch for are in notes/KEY.md, for mixings that have them.
+The prose below the equation is the class's docstring; promises, free reals, errors and costs are read from the class or
+measured. notes/KEY.md has the equation in LaTeX, when to use the mixing and what to watch for. A mixing without notes
+shows the equation as its docstring has it.
 """
 
 from __future__ import annotations
@@ -93,11 +94,9 @@ def page(key: str) -> str:
     cls = gomhc.PARAMETRIZATIONS[key]
     mixing = cls(num_streams=4)
     text = Description.of(cls)
-    equations = "\n\n".join(f"```text\n{equation}\n```" for equation in text.equations)
     names = ", ".join(f"`{name}` ({written(options)})" for name, options in cls.names.items())
     named = f"\n\nNames in the literature: {names}." if names else ""
-    note = NOTES / f"{key}.md"
-    notes = f"\n{note.read_text(encoding='utf-8').strip()}\n" if note.exists() else ""
+    equations, advice = notes(key) or ("\n\n".join(f"```text\n{equation}\n```" for equation in text.equations), "")
     place = f"{'gomhc' if hasattr(gomhc, cls.__name__) else cls.__module__}.{cls.__name__}"
     return f"""# {cls.__name__} (`{key}`)
 
@@ -112,7 +111,9 @@ Left: eigenvalues of 4 × 4 matrices that a search reached. The triangle and the
 fourth roots of one; the dotted line bounds the region of all stochastic matrices. Right: the initial matrix, and
 matrices of random logits.
 ```
-{notes}
+
+{advice}
+
 ## Promises
 
 {promises(mixing)}
@@ -143,6 +144,15 @@ assert streams.shape == (2, 4, 16)
 .. autoclass:: {place}
 ```
 """
+
+
+def notes(key: str) -> tuple[str, str] | None:
+    """The equation of a mixing, and advice under headings; None for a mixing without notes."""
+    file = NOTES / f"{key}.md"
+    if not file.exists():
+        return None
+    equation, heading, advice = file.read_text(encoding="utf-8").partition("## ")
+    return equation.strip(), heading + advice.strip()
 
 
 class Description(NamedTuple):

@@ -40,9 +40,16 @@ def test_many_pages_have_code() -> None:
 @pytest.mark.parametrize("key", gomhc.PARAMETRIZATIONS)
 def test_every_mixing_has_a_page_whose_code_runs(key: str) -> None:
     page = mixing_pages.page(key)
-    assert "```text\n" in page or "B = " in page  # its equation
+    assert len(re.findall(r"^\$\$$", page, flags=re.MULTILINE)) == 2  # its equation
     (block,) = code_blocks(page)
     exec(block, {})
+
+
+def test_a_mixing_without_notes_has_the_equation_of_its_docstring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing_pages, "NOTES", tmp_path)
+    assert "```text\nQ = (I - A)(I + A)^{-1},    B_ij = (1/s) ||Q_ij||_F^2\n```" in mixing_pages.page("go")
 
 
 def test_the_index_links_to_every_mixing() -> None:
