@@ -1,15 +1,15 @@
 """Write the tables of times in README.md and docs/*.md from the files that `gomhc bench` wrote to this folder.
 
     gomhc bench projection --json benchmarks/projection.json    # likewise layer, step and decode
-    gomhc bench layer --streams 2 --json benchmarks/layer/2.json
-    gomhc bench layer --streams 8 --tokens 2048 --json benchmarks/layer/8.json
-    gomhc bench layer --streams 16 --tokens 1024 --json benchmarks/layer/16.json
+    gomhc bench layer --num-streams 2 --json benchmarks/layer/2.json
+    gomhc bench layer --num-streams 8 --tokens 2048 --json benchmarks/layer/8.json
+    gomhc bench layer --num-streams 16 --tokens 1024 --json benchmarks/layer/16.json
     gomhc bench projection --grow --json benchmarks/growth.json
     gomhc bench layer-growth --json benchmarks/layer_growth.json
-    gomhc bench step --compile --channels 128 --heads 4 --vocab 512 --batch 16 --tokens 128 \\
+    gomhc bench step --compile --num-channels 128 --num-heads 4 --vocab-size 512 --batch-size 16 --context-length 128 \\
         --json benchmarks/step_compiled.json
-    gomhc bench step --channels 128 --heads 4 --vocab 512 --batch 16 --tokens 128 --threads 1 \\
-        --json benchmarks/small_step.json
+    gomhc bench step --num-channels 128 --num-heads 4 --vocab-size 512 --batch-size 16 --context-length 128 \\
+        --threads 1 --json benchmarks/small_step.json
     python benchmarks/write_tables.py
 
 Each table stands between `<!-- benchmark: NAME -->` and `<!-- end of benchmark -->`.

@@ -16,7 +16,7 @@ exactness --json /proc/nowhere/rows.json
 bench
 bench foo
 bench layer --tokens 0
-bench layer --channels -4
+bench layer --num-channels -4
 bench layer --threads 0
 bench layer --threads 100000000000
 bench layer --rounds 0
@@ -24,10 +24,10 @@ bench layer --tokens many
 bench layer --json /proc/nowhere/rows.json
 bench layer --json /dev/null
 bench projection --num-matrices 0
-bench step --heads 5
-bench step --heads 0
-bench step --layers 0
-bench step --vocab 0
+bench step --num-heads 5
+bench step --num-heads 0
+bench step --num-layers 0
+bench step --vocab-size 0
 reproduce --only
 reproduce --only fig99
 reproduce --jobs 0

@@ -41,19 +41,19 @@ MOST_PERMUTED = 4
 class Layer(Benchmark):
     """One hyper-connection around a branch that returns its input."""
 
-    streams: int = 4
+    num_streams: int = 4
     """Number of residual streams (d)."""
     tokens: int = 4096
     """Number of tokens in a call."""
-    channels: int = 384
+    num_channels: int = 384
     """Number of channels of a stream (c)."""
 
     title: ClassVar[str] = "One hyper-connection, forward and backward"
     references: ClassVar[tuple[str, ...]] = (ROOFLINE, GO, DEEPSEEK, LUCIDRAINS, LUCIDRAINS_MHC)
 
     def contenders(self) -> list[Contender]:
-        methods = (*METHODS, PERMUTATIONS) if self.streams <= MOST_PERMUTED else METHODS
-        mixings = {key: PARAMETRIZATIONS[key](num_streams=self.streams) for key in methods}
+        methods = (*METHODS, PERMUTATIONS) if self.num_streams <= MOST_PERMUTED else METHODS
+        mixings = {key: PARAMETRIZATIONS[key](num_streams=self.num_streams) for key in methods}
         ours = {key: self._connection(mixing) for key, mixing in mixings.items()}
         plain = {f"{key} (plain)": with_kernels("plain", run) for key, run in ours.items()}
         ours["go, bfloat16"] = self._connection(mixings[GO], dtype=torch.bfloat16)
@@ -63,7 +63,7 @@ class Layer(Benchmark):
         makers = {DEEPSEEK: self._deepseek_v4, LUCIDRAINS: self._lucidrains, LUCIDRAINS_MHC: self._lucidrains_mhc}
         peers = {name: make() for name, make in makers.items() if is_installed(PEERS[name])}
         calls = {ROOFLINE: self._roofline(), **ours, **plain, **peers}
-        sizes = {"d": self.streams, "c": self.channels, "tokens": self.tokens}
+        sizes = {"d": self.num_streams, "c": self.num_channels, "tokens": self.tokens}
         return [Contender(name, sizes, run) for name, run in calls.items()]
 
     def remarks(self) -> list[str]:
@@ -76,12 +76,12 @@ class Layer(Benchmark):
         ]
 
     def _streams(self) -> Float[Tensor, "tokens d c"]:
-        return torch.randn(self.tokens, self.streams, self.channels, generator=torch.Generator().manual_seed(0))
+        return torch.randn(self.tokens, self.num_streams, self.num_channels, generator=torch.Generator().manual_seed(0))
 
     def _roofline(self) -> Callable[[], object]:
-        go = Orthostochastic(num_streams=self.streams)
+        go = Orthostochastic(num_streams=self.num_streams)
         x = self._streams().flatten(1)
-        weight = torch.randn(2 * self.streams + go.num_logits, x.shape[1])
+        weight = torch.randn(2 * self.num_streams + go.num_logits, x.shape[1])
         gradient, copy = torch.randn(len(x), len(weight)), torch.empty_like(x)
 
         def run() -> None:
@@ -96,7 +96,7 @@ class Layer(Benchmark):
     ) -> Callable[[], object]:
         layer = HyperConnection(
             lambda x: x,
-            self.channels,
+            self.num_channels,
             parametrization,
             dynamic=dynamic,
             start="near-identity",  # coefficients depend on the streams, so that no gradient is zero
@@ -107,7 +107,7 @@ class Layer(Benchmark):
     def _deepseek_v4(self) -> Callable[[], object]:
         """Hugging Face's module, with the residual update of its decoder layer."""
         modeling = import_module(PEERS[DEEPSEEK])
-        config = modeling.DeepseekV4Config(hc_mult=self.streams, hidden_size=self.channels)
+        config = modeling.DeepseekV4Config(hc_mult=self.num_streams, hidden_size=self.num_channels)
         module = modeling.DeepseekV4HyperConnection(config)
         for parameter in module.parameters():
             nn.init.normal_(parameter, std=0.02)
@@ -126,8 +126,8 @@ class Layer(Benchmark):
 
     def _lucidrains_layer(self, maker: str) -> Callable[[], object]:
         """The package hyper-connections; its shape is (batch * d, tokens, c)."""
-        make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(self.streams)
-        layer = make(dim=self.channels, branch=nn.Identity(), layer_index=0)
+        make, _, _ = getattr(import_module(PEERS[LUCIDRAINS]), maker)(self.num_streams)
+        layer = make(dim=self.num_channels, branch=nn.Identity(), layer_index=0)
         return forward_and_backward(layer, self._streams().transpose(0, 1).contiguous(), layer.parameters())
 
 

@@ -26,7 +26,7 @@ FEWEST_TOKENS, MOST_TOKENS = 64, 4096
 class LayerGrowth(Benchmark):
     """One hyper-connection with 1 to 64 streams; with more streams, a call has fewer tokens."""
 
-    channels: int = 128
+    num_channels: int = 128
     """Number of channels of a stream (c)."""
     tokens: int = MOST_TOKENS
     """Number of tokens in a call with up to four streams (d); with more streams, 16/d² times as many, but at least
@@ -41,12 +41,12 @@ class LayerGrowth(Benchmark):
     def _of_size(self, d: int) -> Iterator[Contender]:
         tokens = min(self.tokens, max(FEWEST_TOKENS, 16 * self.tokens // d**2))
         generator = torch.Generator().manual_seed(0)
-        streams = torch.randn(tokens, d, self.channels, generator=generator)
+        streams = torch.randn(tokens, d, self.num_channels, generator=generator)
         for name, mixing in mixings(d).items():
             layer = HyperConnection(
-                lambda x: x, self.channels, mixing, start="near-identity", generator=generator.manual_seed(0)
+                lambda x: x, self.num_channels, mixing, start="near-identity", generator=generator.manual_seed(0)
             )
-            sizes = {"d": d, "c": self.channels, "tokens": tokens}
+            sizes = {"d": d, "c": self.num_channels, "tokens": tokens}
             yield Contender(name, sizes, forward_and_backward(layer, streams.clone(), layer.parameters()))
 
 

@@ -28,17 +28,17 @@ class Step(Benchmark):
 
     rounds: int = 10  # a step takes seconds
     """Number of times that each method is timed; the table shows medians."""
-    batch: int = 4
+    batch_size: int = 4
     """Number of sequences in a step."""
-    tokens: int = 256
+    context_length: int = 256
     """Number of tokens in a sequence."""
-    layers: int = GPTConfig.num_layers
+    num_layers: int = GPTConfig.num_layers
     """Number of blocks of the GPT."""
-    channels: int = GPTConfig.num_channels
+    num_channels: int = GPTConfig.num_channels
     """Number of channels of a stream (c)."""
-    heads: int = GPTConfig.num_heads
+    num_heads: int = GPTConfig.num_heads
     """Number of attention heads."""
-    vocab: int = GPTConfig.vocab_size
+    vocab_size: int = GPTConfig.vocab_size
     """Size of the vocabulary."""
     compile: bool = False
     """Compile each model with torch.compile, as one graph."""
@@ -50,16 +50,21 @@ class Step(Benchmark):
 
     def contenders(self) -> list[Contender]:
         plain = GPTConfig(
-            num_layers=self.layers,
-            num_heads=self.heads,
-            num_channels=self.channels,
-            vocab_size=self.vocab,
-            context_length=max(self.tokens, GPTConfig.context_length),
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            num_channels=self.num_channels,
+            vocab_size=self.vocab_size,
+            context_length=max(self.context_length, GPTConfig.context_length),
         )
         mixings = {key: PARAMETRIZATIONS[key](num_streams=NUM_STREAMS) for key in METHODS}
         configs = {PLAIN: plain} | {key: replace(plain, mixing=mixing) for key, mixing in mixings.items()}
         configs["go, static"] = replace(configs["go"], dynamic=False)
-        sizes = {"layers": self.layers, "c": self.channels, "batch": self.batch, "tokens": self.tokens}
+        sizes = {
+            "layers": self.num_layers,
+            "c": self.num_channels,
+            "batch": self.batch_size,
+            "tokens": self.context_length,
+        }
         steps = {name: self._step(config) for name, config in configs.items()}
         for name, step in steps.items() if self.compile else ():
             start = perf_counter()
@@ -76,7 +81,7 @@ class Step(Benchmark):
         generator = torch.Generator().manual_seed(0)
         model = GPT(config, generator)
         optimizer = torch.optim.AdamW(parameter_groups(model, weight_decay=0.1), lr=1e-4)
-        tokens, targets = torch.randint(self.vocab, (2, self.batch, self.tokens), generator=generator)
+        tokens, targets = torch.randint(self.vocab_size, (2, self.batch_size, self.context_length), generator=generator)
         forward = torch.compile(model, fullgraph=True) if self.compile else model
 
         def run() -> None:

@@ -23,9 +23,22 @@ from gomhc.lab.bench.timing import Contender, Turn
 
 TINY = {
     "projection": ("--num-matrices", "8", "--grow"),
-    "layer": ("--tokens", "8", "--channels", "16"),
-    "layer-growth": ("--tokens", "8", "--channels", "4"),
-    "step": ("--batch", "1", "--tokens", "8", "--layers", "1", "--channels", "12", "--heads", "2", "--vocab", "50"),
+    "layer": ("--tokens", "8", "--num-channels", "16"),
+    "layer-growth": ("--tokens", "8", "--num-channels", "4"),
+    "step": (
+        "--batch-size",
+        "1",
+        "--context-length",
+        "8",
+        "--num-layers",
+        "1",
+        "--num-channels",
+        "12",
+        "--num-heads",
+        "2",
+        "--vocab-size",
+        "50",
+    ),
     "decode": ("--text", "4", "--prompt", "5"),
 }
 METHODS = {
@@ -197,13 +210,13 @@ def test_every_kernel_that_is_there_has_a_row_and_runs_under_its_name(monkeypatc
     for contender in invented:
         contender.run()
     assert used == ["invented", "invented"]
-    next(one for one in bench_layer.Layer(tokens=2, channels=8).contenders() if one.method == "go (plain)").run()
+    next(one for one in bench_layer.Layer(tokens=2, num_channels=8).contenders() if one.method == "go (plain)").run()
     assert used[2:] == ["plain"]
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(bench_layer.PEERS, bench_layer.DEEPSEEK, "no_such_module")
-    layer = bench_layer.Layer(tokens=2, channels=8)
+    layer = bench_layer.Layer(tokens=2, num_channels=8)
     assert f"not installed: {bench_layer.DEEPSEEK}" in "; ".join(layer.remarks())
     assert bench_layer.DEEPSEEK not in {contender.method for contender in layer.contenders()}
 
@@ -243,7 +256,7 @@ def test_threads_are_pinned_and_a_missing_plotter_is_noticed_before_anything_is_
 import sys, torch
 from gomhc.lab.cli.bench import Layer, Projection, bench
 sys.modules["matplotlib"] = None
-bench(Layer(tokens=2, channels=4, rounds=1, threads=3))
+bench(Layer(tokens=2, num_channels=4, rounds=1, threads=3))
 assert torch.get_num_threads() == 3
 bench(Projection(grow=True, threads=1))
 """
