@@ -40,6 +40,7 @@ STAGES = {
     "stage-3": "Other mixings",
     "stage-4": "Number of streams, readout, scale, rates",
     "stage-5": "The answer, in batches of 4",
+    "stage-6": "go against the plain network of its size, twelve seeds",
 }
 CORPORA = {"tinystories_train.txt": "TinyStories"}
 """File of a corpus -> its name."""

@@ -16,7 +16,7 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
-# Stages 3, 4 and 5: as many tokens in four times as many steps, and seeds that nothing was chosen with.
+# Stages 3 to 6: as many tokens in four times as many steps, and seeds that nothing was chosen with.
 small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
 lower=learning_rate=3e-3
 with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
@@ -53,6 +53,8 @@ for stage in $stages; do
         --seeds 5 ;;
     5b) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 5 --equal-seconds ;;
+    6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
+    6b) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 --equal-seconds ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
 done
