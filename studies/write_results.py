@@ -48,18 +48,28 @@ IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 
 def streams(studies: Path = FOLDER) -> str:
-    """The stages that answer whether streams make a language model better, side by side."""
+    """The stages that answer whether streams make a language model better, side by side, with all controls."""
+    return _answer(studies, len(ANSWERS))
+
+
+def streams_in_short(studies: Path = FOLDER) -> str:
+    """The same, with how go-mHC does against the controls in the last of these stages alone."""
+    return _answer(studies, 1)
+
+
+def _answer(studies: Path, num_controlled: int) -> str:
     stages = study.stages("streams", studies)
     answers = [stages[name] for name in ANSWERS if name in stages]
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
-    verdict = " ".join(_verdict(result) for result in answers)
-    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{_about(answers)}"
+    called = ("the plain network (`none`)", *["the plain network"] * (len(answers) - 1))
+    verdict = " ".join(map(_verdict, answers, called))
+    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{_about(answers, answers[-num_controlled:])}"
 
 
-def _verdict(result: Result) -> str:
-    """Which methods are better or worse than the plain network; at equal seconds, where there are runs for it."""
-    told = f"In {steps_of(result)}, {_groups(result, result['differences'], 'the plain network (`none`)')}"
+def _verdict(result: Result, reference: str) -> str:
+    """Which methods are better or worse than the reference; at equal seconds, where there are runs for it."""
+    told = f"In {steps_of(result)}, {_groups(result, result['differences'], reference)}"
     if result["equal_seconds"] != CUT_SHORT:
         told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'], 'it')}"
     return f"{told}."
@@ -85,13 +95,13 @@ def _side_by_side(answers: Sequence[Result]) -> str:
     return "\n".join(rows)
 
 
-def _about(answers: Sequence[Result]) -> str:
-    """What the table shows, and how go-mHC does against the controls."""
+def _about(answers: Sequence[Result], controlled: Sequence[Result]) -> str:
+    """What the table shows, and how go-mHC does against the controls in some of the stages."""
     told = (
         f"First row: {_setting(answers[0])} Others: paired differences from it ± the 95 % interval of Student's t, "
         f"and seeds with a lower loss.{_wide(answers[0])}"
     )
-    return " ".join([told, *filter(None, map(_against_controls, answers)), *filter(None, map(_break_even, answers))])
+    return " ".join(filter(None, (told, *map(_against_controls, controlled), *map(_break_even, controlled))))
 
 
 def _lower(difference: Mapping[str, Any]) -> str:
@@ -289,6 +299,7 @@ def _with_interval(arm: Mapping[str, Any]) -> str:
 
 RESULTS: dict[str, Callable[[], str]] = {
     "streams": streams,
+    "streams-in-short": streams_in_short,
     "streams-stages": streams_stages,
     "smollm2": smollm2,
     "smollm2-in-short": smollm2_in_short,

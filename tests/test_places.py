@@ -23,7 +23,7 @@ WRITERS = {
 EXPECTED = {
     ("README.md", "mixings"): {"table"},
     ("README.md", "benchmark"): {"overview"},
-    ("README.md", "study"): {"streams", "smollm2-in-short", "paper", "findings"},
+    ("README.md", "study"): {"streams-in-short", "smollm2-in-short", "paper", "findings"},
     ("performance.md", "benchmark"): {path.stem for path in (ROOT / "benchmarks").glob("*.json")} | {"layer_sizes"},
     ("comparing.md", "study"): {"streams", "streams-stages"},
     ("hugging-face.md", "study"): {"smollm2"},
@@ -109,8 +109,8 @@ def test_answers_stand_side_by_side(tmp_path: Path) -> None:
     for stage in write_results.ANSWERS:
         studies = compared(tmp_path, stage, "none", "go")
     lines = write_results.streams(studies).splitlines()
-    sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`)."
-    assert lines[0] == f"{sentence} {sentence}"
+    sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network"
+    assert lines[0] == f"{sentence} (`none`). {sentence}."
     assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | −0.0100 ± 0.0010, 2 of 2 | 1.25× |"
 
 
@@ -139,6 +139,24 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
     oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
     expected = f"+0.0200 ± {(oracle.high - oracle.low) / 2:.4f}"
     assert write_results.streams(studies).endswith(f"In 2,000 steps, `go` differs by {expected} from `identity`.")
+
+
+def test_in_short_only_the_last_answer_is_compared_with_controls(tmp_path: Path) -> None:
+    for stage in write_results.ANSWERS:
+        studies = compared(tmp_path, stage, "none", "identity", "go")
+    assert write_results.streams(studies).count("`go` differs by") == len(write_results.ANSWERS)
+    assert write_results.streams_in_short(studies).count("`go` differs by") == 1
+
+
+def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-2", "none", "go", equal_seconds="complete runs")
+    file = studies / "streams" / "stage-2" / "compare.json"
+    result = json.loads(file.read_text())
+    result["differences"][0]["seeds"] = [-0.01, -0.01]
+    result["differences_at_equal_seconds"][0]["seeds"] = [0.01, 0.01]  # half of what a step time of 1.25 costs
+    file.write_text(json.dumps(result))
+    told = f"breaks even at equal seconds with a step time of {1.25**0.5:.2f}×"
+    assert told in write_results.streams(studies)
 
 
 def test_methods_that_differ_in_options_keep_them(tmp_path: Path) -> None:
