@@ -5,7 +5,7 @@
 # want to know which went where. The answer is a permutation matrix, which cannot be learned by gradient descent; a
 # doubly stochastic matrix can, and every permutation is one.
 #
-# `gomhc.doubly_stochastic` constrains the weight of a linear layer. We compare two mixings that can get there and
+# `gomhc.doubly_stochastic` constrains the weight of a linear layer. We compare two exact mixings with
 # two forms of Sinkhorn's iteration. It takes half a minute on a laptop.
 
 # %%

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A model that cannot lose water
+# # A model that cannot lose heat
 #
 # Six tanks of one size exchange liquid through pumps. Five knobs say how hard each pump works in the next minute.
 # We see how warm the tanks are before and after a minute, with noise, and learn how the knobs mix them; then the

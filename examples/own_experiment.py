@@ -1,8 +1,8 @@
-"""An experiment of one's own: what it runs, what it claims, what the records say of it, and its figure.
+"""An experiment of your own: its runs, its claims, its findings and its figure.
 
-    GOMHC_PLUGINS=own_mixing.py:own_experiment.py gomhc reproduce --only traces
+    GOMHC_PLUGINS=examples/own_mixing.py:examples/own_experiment.py gomhc reproduce --only traces
 
-The page and claims.json then have it beside the paper's own experiments.
+It then appears on the page and in claims.json, next to the paper's experiments.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,16 @@ class Traces(Experiment):
     name = "traces"
     title = "Traces at the start"
     paper = "The paper does not say how large the trace of a mixing matrix is at the start."
-    claims = (Claim("trace-large", "beyond the paper", "none", "Traces are large.", "Smallest.", Rule(at_least=3)),)
+    claims = (
+        Claim(
+            id="trace-large",
+            where="beyond the paper",
+            paper="none",
+            statement="Traces are large.",
+            measure="Smallest trace.",
+            rule=Rule(at_least=3),
+        ),
+    )
 
     def runs(self, scale):
         return [TraceRun(method=method) for method in ("go", "lazy", "lazy-walk")]

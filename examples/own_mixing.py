@@ -1,7 +1,7 @@
-"""A mixing of one's own: one class, which everything that takes a mixing then knows by its key.
+"""A mixing of your own: one class. Everything that takes a mixing accepts its key.
 
-GOMHC_PLUGINS=own_mixing.py gomhc train --mixing lazy
-GOMHC_PLUGINS=own_mixing.py pytest tests/birkhoff -k lazy      # in a clone: the tests of the registry
+GOMHC_PLUGINS=examples/own_mixing.py gomhc train --mixing lazy
+GOMHC_PLUGINS=examples/own_mixing.py pytest tests/birkhoff -k lazy      # the tests of the registry
 """
 
 from dataclasses import dataclass

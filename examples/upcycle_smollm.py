@@ -37,7 +37,7 @@ def mean_loss(model):
     return model.eval()(held_out, labels=held_out).loss.item()
 
 
-# In one line, it has streams. The outputs stay, to rounding.
+# One line adds streams. The outputs stay the same, to rounding.
 with torch.no_grad():
     before = model.eval()(held_out).logits
     gomhc.upcycle(model, num_streams=4, mixing="go")
@@ -45,7 +45,7 @@ with torch.no_grad():
 print(f"logits of up to {before.abs().max():.2f} differ by {difference:.1e}")
 assert difference < 1e-4 * max(1.0, before.abs().max().item())
 
-# Weight decay stays off the static coefficients.
+# The biases and scales of the coefficients do not decay.
 print(f"before training: loss {mean_loss(model):.4f}")
 optimizer = torch.optim.AdamW(gomhc.parameter_groups(model.train(), weight_decay=0.01), lr=3e-4)
 for step in range(STEPS):

@@ -76,20 +76,20 @@ def _verdict(result: Result, reference: str) -> str:
 
 
 def _side_by_side(answers: Sequence[Result]) -> str:
-    """A row a method: its difference from the plain network in each stage, and the time of a step in the first."""
+    """A row a method: its difference from the plain network in each stage, and the time of a step in the last."""
     columns: list[tuple[str, dict[str, str]]] = []
     for result in answers:
         names = short_names(result)
         reference = next(method for method in result["methods"] if method["method"] == result["reference"])
         tokens = {names[one["method"]]: f"{_plus_minus(one)}, {_lower(one)}" for one in result["differences"]}
-        columns.append((steps_of(result), {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
+        steps = f"{result['steps']:,} steps"
+        columns.append((steps, {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
         if result["equal_seconds"] != CUT_SHORT:
             seconds = {names[one["method"]]: _plus_minus(one) for one in result["differences_at_equal_seconds"]}
-            columns.append(("the same, equal seconds", seconds))
-    names = short_names(answers[0])
-    columns.append(
-        ("step time", {names[method["method"]]: f"{method['time']:.2f}×" for method in answers[0]["methods"]})
-    )
+            columns.append((f"{steps}, equal seconds", seconds))
+    names, last = short_names(answers[0]), answers[-1]
+    times = {short_names(last)[method["method"]]: f"{method['time']:.2f}×" for method in last["methods"]}
+    columns.append(("step time", times))
     rows = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
     rows += [_row(f"`{name}`", *(cells.get(name, "") for _, cells in columns)) for name in names.values()]
     return "\n".join(rows)
@@ -99,7 +99,7 @@ def _about(answers: Sequence[Result], controlled: Sequence[Result]) -> str:
     """What the table shows, and how go-mHC does against the controls in some of the stages."""
     told = (
         f"First row: {_setting(answers[0])} Others: paired differences from it ± the 95 % interval of Student's t, "
-        f"and seeds with a lower loss.{_wide(answers[0])}"
+        f"and seeds with a lower loss. Step times are those of {answers[-1]['steps']:,} steps.{_wide(answers[0])}"
     )
     return " ".join(filter(None, (told, *map(_against_controls, controlled), *map(_break_even, controlled))))
 
@@ -132,8 +132,9 @@ def _against_controls(result: Result) -> str:
     controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
     if GO not in methods or not controls:
         return ""
-    told = [f"{_plus_minus(difference_between(result, methods[GO], methods[name]))} from `{name}`" for name in controls]
-    return f"In {result['steps']:,} steps, `{GO}` differs by {listed(told)}."
+    differences = {name: difference_between(result, methods[GO], methods[name]) for name in controls}
+    told = [f"`{GO}` minus `{name}` is {_plus_minus(one)}" for name, one in differences.items()]
+    return f"In {result['steps']:,} steps, {listed(told)}."
 
 
 def _break_even(result: Result) -> str:
@@ -226,8 +227,8 @@ def smollm2_in_short(studies: Path = FOLDER) -> str:
     told = [f"{_with_interval(arm)} with `{name}`" for name, arm in arms.items()]
     steps, seeds = record["settings"]["steps"], min(arm["runs"] for arm in arms.values())
     return (
-        f"Fine-tuning SmolLM2-135M with four streams ({steps} steps, {seeds} seeds) changed the loss by {listed(told)} "
-        f"against plain fine-tuning ([details](docs/hugging-face.md))."
+        f"Fine-tuning SmolLM2-135M-Instruct with four streams ({steps} steps, {seeds} seeds) changed the loss by "
+        f"{listed(told)} as the start, against plain fine-tuning ([details](docs/hugging-face.md))."
     )
 
 
@@ -238,7 +239,7 @@ def _smollm2(studies: Path) -> dict[str, Any]:
 
 
 def smollm2(studies: Path = FOLDER) -> str:
-    """Fine-tuning of SmolLM2-135M, plain and with streams."""
+    """Fine-tuning of SmolLM2-135M-Instruct, plain and with streams."""
     record = _smollm2(studies)
     if not record:
         return IN_PROGRESS.format("smollm2")

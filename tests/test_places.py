@@ -99,7 +99,7 @@ def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
         "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`); at equal seconds, `go` is "
         "worse than it."
     )
-    assert lines[2] == "| method | 2,000 steps of 2,048 tokens | the same, equal seconds | step time |"
+    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | step time |"
     assert lines[4] == "| `none` | 1.5000 |  | 1.00× |"
     assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010 | 1.25× |"
     assert "4.1 M tokens of stories.txt" in lines[-1]
@@ -138,14 +138,14 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
     file.write_text(json.dumps(result))
     oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
     expected = f"+0.0200 ± {(oracle.high - oracle.low) / 2:.4f}"
-    assert write_results.streams(studies).endswith(f"In 2,000 steps, `go` differs by {expected} from `identity`.")
+    assert write_results.streams(studies).endswith(f"In 2,000 steps, `go` minus `identity` is {expected}.")
 
 
 def test_in_short_only_the_last_answer_is_compared_with_controls(tmp_path: Path) -> None:
     for stage in write_results.ANSWERS:
         studies = compared(tmp_path, stage, "none", "identity", "go")
-    assert write_results.streams(studies).count("`go` differs by") == len(write_results.ANSWERS)
-    assert write_results.streams_in_short(studies).count("`go` differs by") == 1
+    assert write_results.streams(studies).count("`go` minus `identity`") == len(write_results.ANSWERS)
+    assert write_results.streams_in_short(studies).count("`go` minus `identity`") == 1
 
 
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:

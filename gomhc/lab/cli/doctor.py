@@ -26,8 +26,9 @@ def doctor(gpu: bool = False, compile_only: bool = False, json: Path | None = No
 
     Args:
         gpu: Compile the Triton kernels for the GPU, compare them with the plain versions, time them and layers of other
-            packages, and write a file to send back. The file names the GPU and the versions of packages, and nothing
-            else about the machine. Without a GPU, set TRITON_INTERPRET=1 to compare the kernels on the CPU.
+            packages, and write a file that you can attach to an issue. The file names the GPU and the versions of
+            packages, and nothing else about the machine. Without a GPU, set TRITON_INTERPRET=1 to
+            compare the kernels on the CPU.
         compile_only: With --gpu, only compile the kernels for several GPUs, which this machine need not have, and print
             registers, spills and bytes.
         json: File that --gpu writes; by default gomhc-gpu.json.

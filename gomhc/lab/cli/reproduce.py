@@ -42,7 +42,7 @@ def reproduce(
     interrupted command continues where it stopped. The page also shows the tables of `gomhc judge --out OUT`.
 
     Args:
-        scale: quick (minutes), laptop (the paper's sizes except the language model; about an hour) or paper (a GPU).
+        scale: quick (minutes), laptop (the paper's sizes except the language model; about an hour) or paper (on a GPU).
         out: Folder for the page, claims.json and the records; judge.json is read if it exists.
         only: Run only these experiments; the page also shows records from earlier commands.
         list_experiments: Print the experiments and the number of runs of each, and exit.

@@ -77,8 +77,8 @@ class Recipe:
     final_learning_rate: float = 1e-4
     """Learning rate at the end of the cosine schedule."""
     coefficient_learning_rate: float | None = 1e-4
-    """Peak learning rate of the coefficients (read, write and mix); None for the rate of all other weights. A tenth of
-    that rate is a good choice."""
+    """Peak learning rate of the coefficients (read, write and mix); None for the rate of all other weights. It does
+    not follow --learning-rate: if you change that, set this to about a tenth of it."""
     warmup_steps: int = 20
     """Number of steps over which the learning rate rises to its peak."""
     weight_decay: float = 0.1
