@@ -33,6 +33,8 @@ from places import fill  # noqa: E402
 GO = "go"
 ANSWERS = ("stage-2", "stage-5")
 """The stages of the study of streams that answer its question, with the same methods; the others explore."""
+MORE_SEEDS = "stage-6"
+"""The stage that compares go-mHC with the plain network of its size in the last of these settings, with more seeds."""
 STAGES = {
     "stage-1": "Learning rate and start",
     "stage-1b": "Half the learning rate, runs of full length",
@@ -64,7 +66,8 @@ def _answer(studies: Path, num_controlled: int) -> str:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     called = ("the plain network (`none`)", *["the plain network"] * (len(answers) - 1))
     verdict = " ".join(map(_verdict, answers, called))
-    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{_about(answers, answers[-num_controlled:])}"
+    about = f"{_about(answers, answers[-num_controlled:])} {_more_seeds(stages.get(MORE_SEEDS))}".strip()
+    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{about}"
 
 
 def _verdict(result: Result, reference: str) -> str:
@@ -135,6 +138,16 @@ def _against_controls(result: Result) -> str:
     differences = {name: difference_between(result, methods[GO], methods[name]) for name in controls}
     told = [f"`{GO}` minus `{name}` is {_plus_minus(one)}" for name, one in differences.items()]
     return f"In {result['steps']:,} steps, {listed(told)}."
+
+
+def _more_seeds(result: Result | None) -> str:
+    """How go-mHC does against the reference of a stage with more seeds, in a sentence."""
+    if result is None:
+        return ""
+    names = {name: method for method, name in short_names(result).items()}
+    reference = short_names(result)[result["reference"]]
+    difference = f"`{GO}` minus `{reference}` is {_plus_minus(difference_of(result, names[GO]))}"
+    return f"With {len(result['seeds'])} seeds, {difference}."
 
 
 def _break_even(result: Result) -> str:

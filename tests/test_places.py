@@ -148,6 +148,12 @@ def test_in_short_only_the_last_answer_is_compared_with_controls(tmp_path: Path)
     assert write_results.streams_in_short(studies).count("`go` minus `identity`") == 1
 
 
+def test_stage_with_more_seeds_is_told(tmp_path: Path) -> None:
+    compared(tmp_path, "stage-5", "none", "none:as-wide=go", "go")
+    studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go@start=equal-streams")
+    assert write_results.streams(studies).endswith("With 3 seeds, `go` minus `none:as-wide=go` is −0.0100 ± 0.0010.")
+
+
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:
     studies = compared(tmp_path, "stage-2", "none", "go", equal_seconds="complete runs")
     file = studies / "streams" / "stage-2" / "compare.json"
