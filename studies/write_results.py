@@ -18,7 +18,7 @@ from typing import Any
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import agreement, answer, difference_of, short_names, side, signed, steps_of
+from gomhc.lab.comparison.words import SECONDS, agreement, answer, difference_of, short_names, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -51,30 +51,45 @@ IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 def streams(studies: Path = FOLDER) -> str:
     """The stages that answer whether streams make a language model better, side by side, with all controls."""
-    return _answer(studies, len(ANSWERS))
+    return _answer(studies, _verdicts, len(ANSWERS))
 
 
 def streams_in_short(studies: Path = FOLDER) -> str:
-    """The same, with how go-mHC does against the controls in the last of these stages alone."""
-    return _answer(studies, 1)
+    """The same: the verdict on go-mHC alone, and how it does against the controls in the last of these stages."""
+    return _answer(studies, _verdict_on_go, 1)
 
 
-def _answer(studies: Path, num_controlled: int) -> str:
+def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_controlled: int) -> str:
     stages = study.stages("streams", studies)
     answers = [stages[name] for name in ANSWERS if name in stages]
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
-    called = ("the plain network (`none`)", *["the plain network"] * (len(answers) - 1))
-    verdict = " ".join(map(_verdict, answers, called))
     about = f"{_about(answers, answers[-num_controlled:])} {_more_seeds(stages.get(MORE_SEEDS))}".strip()
-    return f"{verdict}\n\n{_side_by_side(answers)}\n\n{about}"
+    return f"{verdict(answers)}\n\n{_side_by_side(answers)}\n\n{about}"
+
+
+def _verdict_on_go(answers: Sequence[Result]) -> str:
+    """How go-mHC compares with the plain network in each stage, and at equal seconds, where there are runs for it."""
+    words = {-1: "better", 1: "worse", 0: "no difference shown", None: "not comparable"}
+    told = []
+    for result in answers:
+        method = {name: method for method, name in short_names(result).items()}[GO]
+        told.append(f"{words[side(difference_of(result, method))]} in {steps_of(result)}")
+        if result["equal_seconds"] != CUT_SHORT:
+            told.append(f"{words[side(difference_of(result, method, SECONDS))]} at equal seconds")
+    return f"`{GO}`, compared with the plain network (`none`): {listed(told)}."
+
+
+def _verdicts(answers: Sequence[Result]) -> str:
+    called = ("the plain network (`none`)", *["the plain network"] * (len(answers) - 1))
+    return " ".join(map(_verdict, answers, called))
 
 
 def _verdict(result: Result, reference: str) -> str:
     """Which methods are better or worse than the reference; at equal seconds, where there are runs for it."""
     told = f"In {steps_of(result)}, {_groups(result, result['differences'], reference)}"
     if result["equal_seconds"] != CUT_SHORT:
-        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'], 'it')}"
+        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'])}"
     return f"{told}."
 
 
@@ -92,7 +107,7 @@ def _side_by_side(answers: Sequence[Result]) -> str:
             columns.append((f"{steps}, equal seconds", seconds))
     names, last = short_names(answers[0]), answers[-1]
     times = {short_names(last)[method["method"]]: f"{method['time']:.2f}×" for method in last["methods"]}
-    columns.append(("step time", times))
+    columns.append(("its step time", times))
     rows = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
     rows += [_row(f"`{name}`", *(cells.get(name, "") for _, cells in columns)) for name in names.values()]
     return "\n".join(rows)
@@ -101,8 +116,8 @@ def _side_by_side(answers: Sequence[Result]) -> str:
 def _about(answers: Sequence[Result], controlled: Sequence[Result]) -> str:
     """What the table shows, and how go-mHC does against the controls in some of the stages."""
     told = (
-        f"First row: {_setting(answers[0])} Others: paired differences from it ± the 95 % interval of Student's t, "
-        f"and seeds with a lower loss. Step times are those of {answers[-1]['steps']:,} steps.{_wide(answers[0])}"
+        f"First row: {_setting(answers[0])} Others: differences from it, paired by seed, ± their 95 % interval, and "
+        f"seeds with a lower loss.{_wide(answers[0])}"
     )
     return " ".join(filter(None, (told, *map(_against_controls, controlled), *map(_break_even, controlled))))
 
@@ -111,14 +126,24 @@ def _lower(difference: Mapping[str, Any]) -> str:
     return agreement(difference).removeprefix("lower in ").removesuffix(" seeds")
 
 
-def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference: str) -> str:
-    words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
+def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference: str = "") -> str:
+    """Which methods are better, worse or not shown to differ; the reference is named once, if at all."""
+    words = {
+        -1: ("better", "than"),
+        1: ("worse", "than"),
+        0: ("not shown to differ", "from"),
+        None: ("not comparable", "with"),
+    }
     names = {method: f"`{name}`" for method, name in short_names(result).items()}
-    groups = {text: [names[one["method"]] for one in differences if side(one) == at] for at, text in words.items()}
-    if len(groups[words[0]]) == len(differences) > 1:
-        return f"no method is {words[0].removeprefix('not ')} {reference}"
-    told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
-    return ", and ".join([f"{told[0]} {reference}", *(f"{clause} it" for clause in told[1:])])
+    groups = {at: [names[one["method"]] for one in differences if side(one) == at] for at in words}
+    if len(groups[0]) == len(differences) > 1:
+        return f"no method is shown to differ from {reference}" if reference else "no method is shown to differ"
+    told = []
+    for at, group in groups.items():
+        word, preposition = words[at]
+        named = f" {preposition} {reference}" if reference and not told else ""
+        told += [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {word}{named}"] if group else []
+    return ", and ".join(told)
 
 
 def _so_far(stages: Mapping[str, Result]) -> str:
@@ -155,8 +180,8 @@ def _break_even(result: Result) -> str:
     method = {name: method for method, name in short_names(result).items()}.get(GO)
     found = break_even(result, method) if method else None
     return (
-        f"By interpolation, `{GO}` breaks even at equal seconds with a step time of {found.time:.2f}× "
-        f"({found.low:.2f} to {found.high:.2f}) in {result['steps']:,} steps."
+        f"At equal seconds, `{GO}` breaks even with a step time of about {found.time:.2f}× "
+        f"({found.low:.2f} to {found.high:.2f})."
         if found
         else ""
     )
@@ -210,8 +235,7 @@ def _setting(result: Result) -> str:
 def _wide(result: Result) -> str:
     """What the control of the same size is, if there is one."""
     wide = next((name for name in short_names(result).values() if name.startswith(AS_WIDE)), None)
-    of = f"the plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`" if wide else ""
-    return f" `{wide}` is {of}." if wide else ""
+    return f" `{wide}` is a plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`." if wide else ""
 
 
 def _learning_rate(result: Result) -> str:
@@ -237,11 +261,11 @@ def smollm2_in_short(studies: Path = FOLDER) -> str:
     if not record:
         return IN_PROGRESS.format("smollm2")
     arms = {name: arm for name, arm in record["summary"].items() if "difference" in arm}
-    told = [f"{_with_interval(arm)} with `{name}`" for name, arm in arms.items()]
+    told = " or ".join(_with_interval(arm) for arm in arms.values())
     steps, seeds = record["settings"]["steps"], min(arm["runs"] for arm in arms.values())
     return (
-        f"Fine-tuning SmolLM2-135M-Instruct with four streams ({steps} steps, {seeds} seeds) changed the loss by "
-        f"{listed(told)} as the start, against plain fine-tuning ([details](docs/hugging-face.md))."
+        f"Fine-tuning SmolLM2-135M-Instruct with four streams changed the loss by {told}, by start ({steps} steps, "
+        f"{seeds} seeds; [details](docs/hugging-face.md))."
     )
 
 

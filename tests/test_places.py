@@ -97,9 +97,9 @@ def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
     lines = write_results.streams(studies).splitlines()
     assert lines[0] == (
         "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`); at equal seconds, `go` is "
-        "worse than it."
+        "worse."
     )
-    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | step time |"
+    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | its step time |"
     assert lines[4] == "| `none` | 1.5000 |  | 1.00× |"
     assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010 | 1.25× |"
     assert "4.1 M tokens of stories.txt" in lines[-1]
@@ -112,6 +112,15 @@ def test_answers_stand_side_by_side(tmp_path: Path) -> None:
     sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network"
     assert lines[0] == f"{sentence} (`none`). {sentence}."
     assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | −0.0100 ± 0.0010, 2 of 2 | 1.25× |"
+
+
+def test_in_short_the_verdict_is_on_go(tmp_path: Path) -> None:
+    compared(tmp_path, "stage-2", "none", "identity", "go")
+    studies = compared(tmp_path, "stage-5", "none", "identity", "go", equal_seconds="complete runs")
+    assert write_results.streams_in_short(studies).splitlines()[0] == (
+        "`go`, compared with the plain network (`none`): better in 2,000 steps of 2,048 tokens, better in 2,000 steps "
+        "of 2,048 tokens and worse at equal seconds."
+    )
 
 
 def test_a_stage_shows_losses_differences_seeds_and_times(tmp_path: Path) -> None:
@@ -161,7 +170,7 @@ def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> Non
     result["differences"][0]["seeds"] = [-0.01, -0.01]
     result["differences_at_equal_seconds"][0]["seeds"] = [0.01, 0.01]  # half of what a step time of 1.25 costs
     file.write_text(json.dumps(result))
-    told = f"breaks even at equal seconds with a step time of {1.25**0.5:.2f}×"
+    told = f"At equal seconds, `go` breaks even with a step time of about {1.25**0.5:.2f}×"
     assert told in write_results.streams(studies)
 
 
