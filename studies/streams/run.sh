@@ -50,11 +50,10 @@ for stage in $stages; do
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
-        --seeds 5 ;;
+        --seeds 8 ;;
     5b) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
-        --seeds 5 --equal-seconds ;;
+        --seeds 8 --equal-seconds ;;
     6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
-    6b) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 --equal-seconds ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;
     esac
 done
