@@ -18,7 +18,17 @@ from typing import Any
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
-from gomhc.lab.comparison.words import SECONDS, agreement, answer, difference_of, short_names, side, signed, steps_of
+from gomhc.lab.comparison.words import (
+    SECONDS,
+    TOKENS,
+    agreement,
+    answer,
+    difference_of,
+    short_names,
+    side,
+    signed,
+    steps_of,
+)
 from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
@@ -35,6 +45,8 @@ ANSWERS = ("stage-2", "stage-5")
 """The stages of the study of streams that answer its question, with the same methods; the others explore."""
 MORE_SEEDS = "stage-6"
 """The stage that compares go-mHC with the plain network of its size in the last of these settings, with more seeds."""
+RIVALS = "stage-3"
+"""The stage with other mixings, in the same setting."""
 STAGES = {
     "stage-1": "Learning rate and start",
     "stage-1b": "Half the learning rate, runs of full length",
@@ -55,17 +67,23 @@ def streams(studies: Path = FOLDER) -> str:
 
 
 def streams_in_short(studies: Path = FOLDER) -> str:
-    """The same: the verdict on go-mHC alone, and how it does against the controls in the last of these stages."""
+    """The same: the verdict on go-mHC alone, and numbers of the last of these stages."""
     return _answer(studies, _verdict_on_go, 1)
 
 
-def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_controlled: int) -> str:
+def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown: int) -> str:
     stages = study.stages("streams", studies)
     answers = [stages[name] for name in ANSWERS if name in stages]
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
-    about = f"{_about(answers, answers[-num_controlled:])} {_more_seeds(stages.get(MORE_SEEDS))}".strip()
-    return f"{verdict(answers)}\n\n{_side_by_side(answers)}\n\n{about}"
+    shown = answers[-num_shown:]
+    about = (
+        _about(shown),
+        *(_against_controls(result, stages.get(MORE_SEEDS)) for result in shown),
+        *map(_break_even, shown),
+        _rivals(stages.get(RIVALS)),
+    )
+    return f"{verdict(answers)}\n\n{_side_by_side(shown)}\n\n{' '.join(filter(None, about))}"
 
 
 def _verdict_on_go(answers: Sequence[Result]) -> str:
@@ -113,13 +131,13 @@ def _side_by_side(answers: Sequence[Result]) -> str:
     return "\n".join(rows)
 
 
-def _about(answers: Sequence[Result], controlled: Sequence[Result]) -> str:
-    """What the table shows, and how go-mHC does against the controls in some of the stages."""
-    told = (
-        f"First row: {_setting(answers[0])} Others: differences from it, paired by seed, ± their 95 % interval, and "
-        f"seeds with a lower loss.{_wide(answers[0])}"
+def _about(answers: Sequence[Result]) -> str:
+    """What the table shows."""
+    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
+    return (
+        f"First row: {_setting(answers[0], seeds)} Others: differences from it, paired by seed, ± their 95 % interval, "
+        f"and seeds with a lower loss.{_wide(answers[0])}"
     )
-    return " ".join(filter(None, (told, *map(_against_controls, controlled), *map(_break_even, controlled))))
 
 
 def _lower(difference: Mapping[str, Any]) -> str:
@@ -138,7 +156,7 @@ def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference:
     groups = {at: [names[one["method"]] for one in differences if side(one) == at] for at in words}
     if len(groups[0]) == len(differences) > 1:
         return f"no method is shown to differ from {reference}" if reference else "no method is shown to differ"
-    told = []
+    told: list[str] = []
     for at, group in groups.items():
         word, preposition = words[at]
         named = f" {preposition} {reference}" if reference and not told else ""
@@ -154,25 +172,41 @@ def _so_far(stages: Mapping[str, Result]) -> str:
     return f"So far, with {len(result['seeds'])} seeds: {' '.join(answer(result))}"
 
 
-def _against_controls(result: Result) -> str:
-    """How go-mHC does against the other methods than the reference, in a sentence."""
+def _against_controls(result: Result, more_seeds: Result | None) -> str:
+    """How go-mHC does against the other methods than the reference, in a sentence.
+
+    Where a stage compares it with one of them in the same setting and with more seeds, this is in parentheses.
+    """
     methods = {name: method for method, name in short_names(result).items()}
     controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
     if GO not in methods or not controls:
         return ""
-    differences = {name: difference_between(result, methods[GO], methods[name]) for name in controls}
-    told = [f"`{GO}` minus `{name}` is {_plus_minus(one)}" for name, one in differences.items()]
-    return f"In {result['steps']:,} steps, {listed(told)}."
+
+    def minus(control: str, which: str) -> str:
+        return _plus_minus(difference_between(result, methods[GO], methods[control], which))
+
+    def with_more_seeds(control: str) -> str:
+        if more_seeds is None or more_seeds["reference"] != methods[control]:
+            return ""
+        return f" ({_plus_minus(difference_of(more_seeds, methods[GO]))} with {len(more_seeds['seeds'])} seeds)"
+
+    told = [f"`{GO}` minus `{control}` is {minus(control, TOKENS)}{with_more_seeds(control)}" for control in controls]
+    at_equal_seconds = (
+        f"; at equal seconds, {listed([minus(control, SECONDS) for control in controls])}"
+        if result["equal_seconds"] != CUT_SHORT
+        else ""
+    )
+    return f"In {result['steps']:,} steps, {listed(told)}{at_equal_seconds}."
 
 
-def _more_seeds(result: Result | None) -> str:
-    """How go-mHC does against the reference of a stage with more seeds, in a sentence."""
+def _rivals(result: Result | None) -> str:
+    """How other mixings do against go-mHC, in a sentence."""
     if result is None:
         return ""
-    names = {name: method for method, name in short_names(result).items()}
-    reference = short_names(result)[result["reference"]]
-    difference = f"`{GO}` minus `{reference}` is {_plus_minus(difference_of(result, names[GO]))}"
-    return f"With {len(result['seeds'])} seeds, {difference}."
+    methods = {name: method for method, name in short_names(result).items()}
+    rivals = [method for name, method in methods.items() if name != GO and method != result["reference"]]
+    differences = [difference_between(result, rival, methods[GO]) for rival in rivals]
+    return f"Other mixings, {len(result['seeds'])} seeds: {_groups(result, differences, f'`{GO}`')}."
 
 
 def _break_even(result: Result) -> str:
@@ -217,19 +251,21 @@ def comparison(result: Result) -> str:
             _plus_minus(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
+    setting = _setting(result, str(len(result["seeds"])))
     caption = (
-        f"{_setting(result)[0].upper()}{_setting(result)[1:]}{_learning_rate(result)}{_wide(result)} Differences from "
+        f"{setting[0].upper()}{setting[1:]}{_learning_rate(result)}{_wide(result)} Differences from "
         f"`{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
 
 
-def _setting(result: Result) -> str:
+def _setting(result: Result, seeds: str) -> str:
     """What the losses are: tokens, text, seeds and sizes."""
     corpus = CORPORA.get(result["corpus"]["name"], result["corpus"]["name"])
     sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
-    text, seeds = f"{result['tokens'] / 1e6:.1f} M tokens of {corpus}", len(result["seeds"])
-    return f"nats per token after {text}, mean of {seeds} seeds; {sizes[0]:.1f} to {sizes[-1]:.1f} M parameters."
+    text = f"{result['tokens'] / 1e6:.1f} M tokens of {corpus}"
+    size = " to ".join(dict.fromkeys(f"{size:.1f}" for size in (sizes[0], sizes[-1])))
+    return f"nats per token after {text}, mean of {seeds} seeds; {size} M parameters."
 
 
 def _wide(result: Result) -> str:

@@ -157,10 +157,35 @@ def test_in_short_only_the_last_answer_is_compared_with_controls(tmp_path: Path)
     assert write_results.streams_in_short(studies).count("`go` minus `identity`") == 1
 
 
-def test_stage_with_more_seeds_is_told(tmp_path: Path) -> None:
+def test_go_is_compared_with_controls_at_equal_seconds(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-2", "none", "identity", "go", equal_seconds="complete runs")
+    file = studies / "streams" / "stage-2" / "compare.json"
+    result = json.loads(file.read_text())
+    for one, seeds in zip(result["differences_at_equal_seconds"], ([0.1, 0.2, 0.3], [0.2, 0.3, 0.4]), strict=True):
+        one["seeds"] = seeds
+    file.write_text(json.dumps(result))
+    assert "; at equal seconds, +0.1000 ± 0.0000." in write_results.streams(studies)
+
+
+def test_rivals_are_compared_with_go(tmp_path: Path) -> None:
+    compared(tmp_path, "stage-5", "none", "go")
+    studies = compared(tmp_path, "stage-3", "none", "go", "sinkhorn", "orthogonal", "kronecker")
+    file = studies / "streams" / "stage-3" / "compare.json"
+    result = json.loads(file.read_text())
+    each = ([0.1, 0.1, 0.1], [0.1, 0.2, 0.0], [0.3, 0.31, 0.32], [0.1, 0.3, -0.1])
+    for one, seeds in zip(result["differences"], each, strict=True):
+        one["seeds"] = seeds
+    file.write_text(json.dumps(result))
+    assert write_results.streams(studies).endswith(
+        "Other mixings, 3 seeds: `orthogonal` is worse than `go`, and `sinkhorn` and `kronecker` are not shown to "
+        "differ."
+    )
+
+
+def test_more_seeds_against_a_control_are_told(tmp_path: Path) -> None:
     compared(tmp_path, "stage-5", "none", "none:as-wide=go", "go")
-    studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go@start=equal-streams")
-    assert write_results.streams(studies).endswith("With 3 seeds, `go` minus `none:as-wide=go` is −0.0100 ± 0.0010.")
+    studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go")
+    assert "+0.0000 ± 0.0000 (−0.0100 ± 0.0010 with 3 seeds)" in write_results.streams(studies)
 
 
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:
