@@ -77,13 +77,9 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
-    about = (
-        _about(shown),
-        *(_against_controls(result, stages.get(MORE_SEEDS)) for result in shown),
-        *map(_break_even, shown),
-        _rivals(stages.get(RIVALS)),
-    )
-    return f"{verdict(answers)}\n\n{_side_by_side(shown)}\n\n{' '.join(filter(None, about))}"
+    about = _about(shown), *map(_break_even, shown), _rivals(stages.get(RIVALS))
+    table = _side_by_side(shown, stages.get(MORE_SEEDS))
+    return f"{verdict(answers)}\n\n{table}\n\n{' '.join(filter(None, about))}"
 
 
 def _verdict_on_go(answers: Sequence[Result]) -> str:
@@ -111,32 +107,61 @@ def _verdict(result: Result, reference: str) -> str:
     return f"{told}."
 
 
-def _side_by_side(answers: Sequence[Result]) -> str:
-    """A row a method: its difference from the plain network in each stage, and the time of a step in the last."""
+def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
+    """A row a method: its difference from the plain network in each stage, and the time of a step in the last.
+
+    Then a row a control: the difference of go-mHC from it; in the last stage, also with more seeds.
+    """
     columns: list[tuple[str, dict[str, str]]] = []
     for result in answers:
-        names = short_names(result)
-        reference = next(method for method in result["methods"] if method["method"] == result["reference"])
-        tokens = {names[one["method"]]: f"{_plus_minus(one)}, {_lower(one)}" for one in result["differences"]}
-        steps = f"{result['steps']:,} steps"
-        columns.append((steps, {names[reference["method"]]: f"{reference['loss']:.4f}", **tokens}))
+        name, steps = f"`{short_names(result)[result['reference']]}`", f"{result['steps']:,} steps"
+        loss = next(method["loss"] for method in result["methods"] if method["method"] == result["reference"])
+        cells = {name: f"{loss:.4f}"} | _cells(_compared(result, TOKENS))
+        if result is answers[-1] and more_seeds is not None:
+            seeds = f", {len(more_seeds['seeds'])} seeds"
+            cells |= {f"{row}{seeds}": cell for row, cell in _cells(_against_reference(more_seeds)).items()}
+        columns.append((steps, cells))
         if result["equal_seconds"] != CUT_SHORT:
-            seconds = {names[one["method"]]: _plus_minus(one) for one in result["differences_at_equal_seconds"]}
-            columns.append((f"{steps}, equal seconds", seconds))
-    names, last = short_names(answers[0]), answers[-1]
-    times = {short_names(last)[method["method"]]: f"{method['time']:.2f}×" for method in last["methods"]}
-    columns.append(("its step time", times))
-    rows = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
-    rows += [_row(f"`{name}`", *(cells.get(name, "") for _, cells in columns)) for name in names.values()]
-    return "\n".join(rows)
+            columns.append((f"{steps}, equal seconds", _cells(_compared(result, SECONDS))))
+    last = answers[-1]
+    names = short_names(last)
+    columns.append(("step time", {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in last["methods"]}))
+    rows = dict.fromkeys(row for _, cells in columns for row in cells)
+    lines = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
+    return "\n".join([*lines, *(_row(row, *(cells.get(row, "") for _, cells in columns)) for row in rows)])
+
+
+def _compared(result: Result, which: str) -> dict[str, Mapping[str, Any]]:
+    """Row -> difference: of each method from the reference, then of go-mHC from each other method."""
+    names = short_names(result)
+    methods = {name: method for method, name in names.items()}
+    controls = [name for name, method in methods.items() if name != GO and method != result["reference"]]
+    return {
+        **{f"`{names[one['method']]}`": one for one in result[which]},
+        **{_minus(name): difference_between(result, methods[GO], methods[name], which) for name in controls},
+    }
+
+
+def _against_reference(result: Result) -> dict[str, Mapping[str, Any]]:
+    """Row -> difference of go-mHC from the reference."""
+    names = short_names(result)
+    return {_minus(names[result["reference"]]): one for one in result[TOKENS] if names[one["method"]] == GO}
+
+
+def _minus(control: str) -> str:
+    return f"`{GO}` minus `{control}`"
+
+
+def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {row: f"{_plus_minus(one)}, {_lower(one)}" for row, one in differences.items()}
 
 
 def _about(answers: Sequence[Result]) -> str:
     """What the table shows."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
     return (
-        f"First row: {_setting(answers[0], seeds)} Others: differences from it, paired by seed, ± their 95 % interval, "
-        f"and seeds with a lower loss.{_wide(answers[0])}"
+        f"First row: {_setting(answers[0], seeds)} Others: differences, paired by seed, ± their 95 % interval; "
+        f"seeds with a lower loss.{_wide(answers[0])}"
     )
 
 
@@ -170,33 +195,6 @@ def _so_far(stages: Mapping[str, Result]) -> str:
         return ""
     result = max(stages.values(), key=lambda stage: len(stage["seeds"]))
     return f"So far, with {len(result['seeds'])} seeds: {' '.join(answer(result))}"
-
-
-def _against_controls(result: Result, more_seeds: Result | None) -> str:
-    """How go-mHC does against the other methods than the reference, in a sentence.
-
-    Where a stage compares it with one of them in the same setting and with more seeds, this is in parentheses.
-    """
-    methods = {name: method for method, name in short_names(result).items()}
-    controls = [name for name in methods if name not in (GO, short_names(result)[result["reference"]])]
-    if GO not in methods or not controls:
-        return ""
-
-    def minus(control: str, which: str) -> str:
-        return _plus_minus(difference_between(result, methods[GO], methods[control], which))
-
-    def with_more_seeds(control: str) -> str:
-        if more_seeds is None or more_seeds["reference"] != methods[control]:
-            return ""
-        return f" ({_plus_minus(difference_of(more_seeds, methods[GO]))} with {len(more_seeds['seeds'])} seeds)"
-
-    told = [f"`{GO}` minus `{control}` is {minus(control, TOKENS)}{with_more_seeds(control)}" for control in controls]
-    at_equal_seconds = (
-        f"; at equal seconds, {listed([minus(control, SECONDS) for control in controls])}"
-        if result["equal_seconds"] != CUT_SHORT
-        else ""
-    )
-    return f"In {result['steps']:,} steps, {listed(told)}{at_equal_seconds}."
 
 
 def _rivals(result: Result | None) -> str:

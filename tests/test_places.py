@@ -99,9 +99,9 @@ def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
         "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`); at equal seconds, `go` is "
         "worse."
     )
-    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | its step time |"
+    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | step time |"
     assert lines[4] == "| `none` | 1.5000 |  | 1.00× |"
-    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010 | 1.25× |"
+    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010, 0 of 2 | 1.25× |"
     assert "4.1 M tokens of stories.txt" in lines[-1]
 
 
@@ -139,32 +139,23 @@ def test_curves_that_are_cut_short_do_not_stand_for_equal_seconds(tmp_path: Path
 
 
 def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
-    studies = compared(tmp_path, "stage-2", "none", "identity", "go")
-    file = studies / "streams" / "stage-2" / "compare.json"
-    result = json.loads(file.read_text())
-    for one, seeds in zip(result["differences"], ([0.1, 0.2, 0.3], [0.11, 0.22, 0.33]), strict=True):
-        one["seeds"] = seeds
-    file.write_text(json.dumps(result))
-    oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
-    expected = f"+0.0200 ± {(oracle.high - oracle.low) / 2:.4f}"
-    assert write_results.streams(studies).endswith(f"In 2,000 steps, `go` minus `identity` is {expected}.")
-
-
-def test_in_short_only_the_last_answer_is_compared_with_controls(tmp_path: Path) -> None:
-    for stage in write_results.ANSWERS:
-        studies = compared(tmp_path, stage, "none", "identity", "go")
-    assert write_results.streams(studies).count("`go` minus `identity`") == len(write_results.ANSWERS)
-    assert write_results.streams_in_short(studies).count("`go` minus `identity`") == 1
-
-
-def test_go_is_compared_with_controls_at_equal_seconds(tmp_path: Path) -> None:
     studies = compared(tmp_path, "stage-2", "none", "identity", "go", equal_seconds="complete runs")
     file = studies / "streams" / "stage-2" / "compare.json"
     result = json.loads(file.read_text())
-    for one, seeds in zip(result["differences_at_equal_seconds"], ([0.1, 0.2, 0.3], [0.2, 0.3, 0.4]), strict=True):
-        one["seeds"] = seeds
+    for which, sign in (("differences", 1), ("differences_at_equal_seconds", -1)):
+        for one, seeds in zip(result[which], ([0.1, 0.2, 0.3], [0.11, 0.22, 0.33]), strict=True):
+            one["seeds"] = [sign * each for each in seeds]
     file.write_text(json.dumps(result))
-    assert "; at equal seconds, +0.1000 ± 0.0000." in write_results.streams(studies)
+    oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
+    half = f"{(oracle.high - oracle.low) / 2:.4f}"
+    expected = f"| `go` minus `identity` | +0.0200 ± {half}, 0 of 3 | −0.0200 ± {half}, 3 of 3 |  |"
+    assert expected in write_results.streams(studies).splitlines()
+
+
+def test_in_short_only_the_last_answer_is_shown(tmp_path: Path) -> None:
+    for stage in write_results.ANSWERS:
+        studies = compared(tmp_path, stage, "none", "identity", "go")
+    assert "| `go` minus `identity` | +0.0000 ± 0.0000, 0 of 2 |  |" in write_results.streams_in_short(studies)
 
 
 def test_rivals_are_compared_with_go(tmp_path: Path) -> None:
@@ -184,8 +175,9 @@ def test_rivals_are_compared_with_go(tmp_path: Path) -> None:
 
 def test_more_seeds_against_a_control_are_told(tmp_path: Path) -> None:
     compared(tmp_path, "stage-5", "none", "none:as-wide=go", "go")
-    studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go")
-    assert "+0.0000 ± 0.0000 (−0.0100 ± 0.0010 with 3 seeds)" in write_results.streams(studies)
+    studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go@start=equal-streams")
+    expected = "| `go` minus `none:as-wide=go`, 3 seeds | −0.0100 ± 0.0010, 2 of 2 |  |"
+    assert expected in write_results.streams(studies).splitlines()
 
 
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:
