@@ -8,13 +8,11 @@ Promises are those of the registry, times those of benchmarks/projection.json; a
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from places import ROOT, fill
 
 import gomhc
-
-TIMES = ROOT / "benchmarks" / "projection.json"
 
 
 class Entry(NamedTuple):
@@ -50,7 +48,7 @@ ENTRIES = {
 
 def table(name: str = "table") -> str:
     """Return the table; `name` is that of the place, and there is one."""
-    measured = times()
+    measured = times_of_go("projection")
     rows = []
     for key, entry in ENTRIES.items():
         promise = gomhc.PARAMETRIZATIONS[key](num_streams=4).promise
@@ -60,11 +58,16 @@ def table(name: str = "table") -> str:
     return "\n".join(head + rows)
 
 
-def times() -> dict[str, float]:
-    """Time of each map at d = 4, as a multiple of go's."""
-    rows = json.loads(TIMES.read_text(encoding="utf-8"))["rows"]
-    milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"]["d"] == 4}
+def times_of_go(benchmark: str) -> dict[str, float]:
+    """Times in benchmarks/NAME.json at d = 4, as multiples of go's."""
+    rows = rows_of(benchmark)
+    milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"].get("d", 4) == 4}
     return {method: time / milliseconds["go"] for method, time in milliseconds.items()}
+
+
+def rows_of(benchmark: str) -> list[dict[str, Any]]:
+    """What `gomhc bench` wrote to benchmarks/NAME.json."""
+    return json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text(encoding="utf-8"))["rows"]
 
 
 def short(number: float) -> str:

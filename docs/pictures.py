@@ -10,16 +10,14 @@ Each function here draws one figure. A page asks for it by name:
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from docutils import nodes
 from docutils.parsers.rst import Directive
-from mixing_table import short
-from places import ROOT
+from mixing_table import rows_of, short, times_of_go
 
 import gomhc
 from gomhc.birkhoff.karpelevic import karpelevic_boundary
@@ -101,9 +99,8 @@ def depth_gain() -> Figure:
     for key in ("unconstrained", "sinkhorn", "go"):
         mixing = gomhc.PARAMETRIZATIONS[key](num_streams=4)
         start = mixing.initial_logits(generator)
-        steered = start + 3.0 * torch.randn(64, 64, mixing.num_logits, generator=generator) * (key != "unconstrained")
-        if key == "unconstrained":
-            steered = start + 0.1 * torch.randn(64, 64, mixing.num_logits, generator=generator)
+        scale = 0.1 if key == "unconstrained" else 3.0
+        steered = start + scale * torch.randn(64, 64, mixing.num_logits, generator=generator)
         product = torch.eye(4).double()
         gains = []
         for matrices in mixing(steered).double():
@@ -117,9 +114,7 @@ def depth_gain() -> Figure:
 
 def times(benchmark: str) -> Figure:
     """Times in benchmarks/NAME.json at d = 4, as multiples of go's."""
-    rows = rows_of(benchmark)
-    milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"].get("d", 4) == 4}
-    ratios = {name: time / milliseconds["go"] for name, time in milliseconds.items()}
+    ratios = times_of_go(benchmark)
     names = sorted(ratios, key=lambda name: -ratios[name])
     figure = new_figure(6.4, 0.6 + 0.2 * len(names))
     axes = figure.subplots()
@@ -160,11 +155,6 @@ def study_differences(stage: str) -> Figure:
 def study_curves(stage: str) -> Figure:
     """Validation losses over steps in a stage of the study of streams, and differences from the plain network."""
     return curves_plot(study.stages(study.STREAMS)[stage]).draw()
-
-
-def rows_of(benchmark: str) -> list[dict[str, Any]]:
-    """What `gomhc bench` wrote to benchmarks/NAME.json."""
-    return json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text(encoding="utf-8"))["rows"]
 
 
 def _name(key: str) -> str:

@@ -17,13 +17,13 @@ from typing import Any
 
 from gomhc.lab.comparison import study
 from gomhc.lab.comparison.break_even import break_even
-from gomhc.lab.comparison.result import CUT_SHORT, Result, difference_between
+from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, TOKENS, Result, difference_between
 from gomhc.lab.comparison.words import (
-    SECONDS,
-    TOKENS,
     agreement,
     answer,
     difference_of,
+    grouped,
+    methods_by_name,
     short_names,
     side,
     signed,
@@ -41,10 +41,8 @@ sys.path.insert(0, str(FOLDER.parent / "docs"))
 from places import fill  # noqa: E402
 
 GO = "go"
-ANSWERS = ("stage-2", "stage-5")
-"""The stages of the study of streams that answer its question, with the same methods; the others explore."""
 MORE_SEEDS = "stage-6"
-"""The stage that compares go-mHC with the plain network of its size in the last of these settings, with more seeds."""
+"""The stage that compares go-mHC with the plain network of its size, in the setting of the last answer."""
 RIVALS = "stage-3"
 """The stage with other mixings, in the same setting."""
 STAGES = {
@@ -63,7 +61,7 @@ IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 def streams(studies: Path = FOLDER) -> str:
     """The stages that answer whether streams make a language model better, side by side, with all controls."""
-    return _answer(studies, _verdicts, len(ANSWERS))
+    return _answer(studies, _verdicts, len(study.ANSWERS))
 
 
 def streams_in_short(studies: Path = FOLDER) -> str:
@@ -73,7 +71,7 @@ def streams_in_short(studies: Path = FOLDER) -> str:
 
 def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown: int) -> str:
     stages = study.stages("streams", studies)
-    answers = [stages[name] for name in ANSWERS if name in stages]
+    answers = study.answers(stages)
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
@@ -87,7 +85,7 @@ def _verdict_on_go(answers: Sequence[Result]) -> str:
     words = {-1: "better", 1: "worse", 0: "no difference shown", None: "not comparable"}
     told = []
     for result in answers:
-        method = {name: method for method, name in short_names(result).items()}[GO]
+        method = methods_by_name(result)[GO]
         told.append(f"{words[side(difference_of(result, method))]} in {steps_of(result)}")
         if result["equal_seconds"] != CUT_SHORT:
             told.append(f"{words[side(difference_of(result, method, SECONDS))]} at equal seconds")
@@ -101,9 +99,9 @@ def _verdicts(answers: Sequence[Result]) -> str:
 
 def _verdict(result: Result, reference: str) -> str:
     """Which methods are better or worse than the reference; at equal seconds, where there are runs for it."""
-    told = f"In {steps_of(result)}, {_groups(result, result['differences'], reference)}"
+    told = f"In {steps_of(result)}, {_groups(result, result[TOKENS], reference)}"
     if result["equal_seconds"] != CUT_SHORT:
-        told += f"; at equal seconds, {_groups(result, result['differences_at_equal_seconds'])}"
+        told += f"; at equal seconds, {_groups(result, result[SECONDS])}"
     return f"{told}."
 
 
@@ -116,7 +114,7 @@ def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
     for result in answers:
         name, steps = f"`{short_names(result)[result['reference']]}`", f"{result['steps']:,} steps"
         loss = next(method["loss"] for method in result["methods"] if method["method"] == result["reference"])
-        cells = {name: f"{loss:.4f}"} | _cells(_compared(result, TOKENS))
+        cells = {name: "diverged" if loss is None else f"{loss:.4f}"} | _cells(_compared(result, TOKENS))
         if result is answers[-1] and more_seeds is not None:
             seeds = f", {len(more_seeds['seeds'])} seeds"
             cells |= {f"{row}{seeds}": cell for row, cell in _cells(_against_reference(more_seeds)).items()}
@@ -133,8 +131,7 @@ def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
 
 def _compared(result: Result, which: str) -> dict[str, Mapping[str, Any]]:
     """Row -> difference: of each method from the reference, then of go-mHC from each other method."""
-    names = short_names(result)
-    methods = {name: method for method, name in names.items()}
+    names, methods = short_names(result), methods_by_name(result)
     controls = [name for name, method in methods.items() if name != GO and method != result["reference"]]
     return {
         **{f"`{names[one['method']]}`": one for one in result[which]},
@@ -153,15 +150,18 @@ def _minus(control: str) -> str:
 
 
 def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {row: f"{_plus_minus(one)}, {_lower(one)}" for row, one in differences.items()}
+    return {
+        row: "diverged" if side(one) is None else f"{_plus_minus(one)}, {_lower(one)}"
+        for row, one in differences.items()
+    }
 
 
 def _about(answers: Sequence[Result]) -> str:
     """What the table shows."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
     return (
-        f"First row: {_setting(answers[0], seeds)} Others: differences, paired by seed, ± their 95 % interval; "
-        f"seeds with a lower loss.{_wide(answers[0])}"
+        f"First row: {_setting(answers[0], seeds)} Others: differences, paired by seed, ± half the width of "
+        f"their 95 % interval, and the number of seeds with a lower loss.{_wide(answers[0])}"
     )
 
 
@@ -171,22 +171,13 @@ def _lower(difference: Mapping[str, Any]) -> str:
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference: str = "") -> str:
     """Which methods are better, worse or not shown to differ; the reference is named once, if at all."""
-    words = {
-        -1: ("better", "than"),
-        1: ("worse", "than"),
-        0: ("not shown to differ", "from"),
-        None: ("not comparable", "with"),
-    }
+    words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
     names = {method: f"`{name}`" for method, name in short_names(result).items()}
-    groups = {at: [names[one["method"]] for one in differences if side(one) == at] for at in words}
-    if len(groups[0]) == len(differences) > 1:
-        return f"no method is shown to differ from {reference}" if reference else "no method is shown to differ"
-    told: list[str] = []
-    for at, group in groups.items():
-        word, preposition = words[at]
-        named = f" {preposition} {reference}" if reference and not told else ""
-        told += [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {word}{named}"] if group else []
-    return ", and ".join(told)
+    told = grouped(names, differences, words)
+    if len(differences) > 1 and all(side(one) == 0 for one in differences):
+        told = ["no method is shown to differ from"]
+    without = [clause.rpartition(" ")[0] for clause in told]  # the preposition
+    return ", and ".join([f"{told[0]} {reference}", *without[1:]] if reference else without)
 
 
 def _so_far(stages: Mapping[str, Result]) -> str:
@@ -201,7 +192,7 @@ def _rivals(result: Result | None) -> str:
     """How other mixings do against go-mHC, in a sentence."""
     if result is None:
         return ""
-    methods = {name: method for method, name in short_names(result).items()}
+    methods = methods_by_name(result)
     rivals = [method for name, method in methods.items() if name != GO and method != result["reference"]]
     differences = [difference_between(result, rival, methods[GO]) for rival in rivals]
     return f"Other mixings, {len(result['seeds'])} seeds: {_groups(result, differences, f'`{GO}`')}."
@@ -209,11 +200,11 @@ def _rivals(result: Result | None) -> str:
 
 def _break_even(result: Result) -> str:
     """How long a step of go-mHC may take, in a sentence; nothing without runs at equal seconds."""
-    method = {name: method for method, name in short_names(result).items()}.get(GO)
+    method = methods_by_name(result).get(GO)
     found = break_even(result, method) if method else None
     return (
         f"At equal seconds, `{GO}` breaks even with a step time of about {found.time:.2f}× "
-        f"({found.low:.2f} to {found.high:.2f})."
+        f"(95 % interval {found.low:.2f} to {found.high:.2f})."
         if found
         else ""
     )
@@ -238,7 +229,7 @@ def comparison(result: Result) -> str:
     names = short_names(result)
     for method in result["methods"]:
         tokens = difference_of(result, method["method"])
-        seconds = difference_of(result, method["method"], "differences_at_equal_seconds")
+        seconds = difference_of(result, method["method"], SECONDS)
         loss = "diverged" if method["loss"] is None else f"{method['loss']:.4f}"
         cells = (
             f"`{names[method['method']]}`",

@@ -10,6 +10,7 @@ import scipy.stats
 from site_modules import script, site_module
 
 from gomhc.lab.comparison.result import CUT_SHORT, FORMAT
+from gomhc.lab.comparison.study import ANSWERS
 from gomhc.lab.experiments.catalogue import all_experiments
 
 ROOT = Path(__file__).parent.parent
@@ -79,6 +80,7 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
                 "method": method,
                 "recipe": {"learning_rate": 0.003},
                 "loss": 1.5,
+                "diverged": [],
                 "time": 1 + index / 4,
                 "num_parameters": 7e5,
             }
@@ -106,7 +108,7 @@ def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
 
 
 def test_answers_stand_side_by_side(tmp_path: Path) -> None:
-    for stage in write_results.ANSWERS:
+    for stage in ANSWERS:
         studies = compared(tmp_path, stage, "none", "go")
     lines = write_results.streams(studies).splitlines()
     sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network"
@@ -153,7 +155,7 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
 
 
 def test_in_short_only_the_last_answer_is_shown(tmp_path: Path) -> None:
-    for stage in write_results.ANSWERS:
+    for stage in ANSWERS:
         studies = compared(tmp_path, stage, "none", "identity", "go")
     assert "| `go` minus `identity` | +0.0000 ± 0.0000, 0 of 2 |  |" in write_results.streams_in_short(studies)
 

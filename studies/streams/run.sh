@@ -36,8 +36,7 @@ for stage in $stages; do
         --tune learning_rate=3e-3,6e-3,1.2e-2 coefficient_learning_rate=None,6e-5,2e-4,6e-4,2e-3 --tuning-steps 500 ;;
     1b) compare stage-1b none@learning_rate=3e-3 go@start=equal-streams,learning_rate=3e-3,coefficient_learning_rate=3e-4 \
         --seeds 2 ;;
-    2) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 ;;
-    2b) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
+    2) compare stage-2 "none@$plain" "none:as-wide=go@$plain" "identity@$identity" "go@$streams" --seeds 5 --equal-seconds ;;
     3) compare_in_small_batches stage-3 "none@$lower" "go@$with_streams" "go:expressivity=1@$with_streams" "unconstrained@$with_streams" \
         "sinkhorn@$with_streams" "permutations@$with_streams" "kronecker@$with_streams" "orthogonal@$with_streams" \
         --seeds "${SEEDS:-3}" ;;
@@ -50,8 +49,6 @@ for stage in $stages; do
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
-        --seeds 8 ;;
-    5b) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 8 --equal-seconds ;;
     6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
     *) echo "there is no stage $stage; plan.md lists them" >&2 && exit 1 ;;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +22,14 @@ from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
 from gomhc.lab.cli.terminal import print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import StepCost
-from gomhc.lab.comparison.methods import recipes_of
+from gomhc.lab.comparison.costs import Setting, StepCost
+from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
-from gomhc.lab.comparison.runs import Outcome, Records, Task, perform
+from gomhc.lab.comparison.runs import Outcome, Records, Task, distinct, perform
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
-from gomhc.lab.data.tokens import Dataset, prepare, require_windows
+from gomhc.lab.data.tokens import prepare, require_windows
 from gomhc.lab.files import remove_unfinished, require_writable, write_atomically
 from gomhc.lab.lock import lock
 from gomhc.lab.recipes import DEFAULT, RECIPES
@@ -83,8 +83,8 @@ def compare(
         records: Folder of the records of finished runs; by default OUT/records. Comparisons can share it.
         jobs: Number of runs at a time, with one thread each; by default one for each core, or one with CUDA.
         tune: Try values of an option first, with separate seeds, and compare each method at its best value:
-            learning_rate=1e-3,2e-3,4e-3. Several options are tuned one after the other. Options of
-            the coefficients, such as coefficient_learning_rate, are not tuned for plain networks.
+            learning_rate=1e-3,2e-3,4e-3. Several options are tuned one after the other. Options of streams
+            and coefficients, such as coefficient_learning_rate, are not tuned for plain networks.
         tuning_seeds: Number of seeds for tuning.
         tuning_steps: Number of steps of a run for tuning; by default --steps.
         equal_seconds: Also train each method for the time that the first method takes; without it, the difference at
@@ -100,8 +100,12 @@ def compare(
     for file in (out / "compare.json", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
-        costs = _costs(out / "costs.json", recipes, data, processes)
-        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, costs)
+        setting = Setting(data.tokenizer.vocab_size, processes.device.type, execution.compile)
+
+        def costs(file: str, recipes: Mapping[str, Recipe]) -> dict[str, StepCost]:
+            return _costs(out / file, recipes, setting, processes)
+
+        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, recipes, costs)
         numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
             comparison.tell_plan(recipes, numbers, tunings, equal_seconds)
@@ -134,10 +138,12 @@ class _Comparison:
         records: Records,
         jobs: int,
         corpus: TrainingText,
-        costs: Mapping[str, StepCost],
+        recipes: Mapping[str, Recipe],
+        costs_of: Callable[[str, Mapping[str, Recipe]], dict[str, StepCost]],
     ) -> None:
         self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
-        self.corpus, self.costs = corpus, costs
+        self.corpus, self.costs_of = corpus, costs_of
+        self.costs = costs_of("costs.json", recipes)
         for problem in records.damaged:
             _say(f"damaged record: {problem}; running it again")
 
@@ -154,6 +160,9 @@ class _Comparison:
                     tried = Tried(tuning, tuning.losses(recipe, data, self.records))
                     tuned[method].append(tried)
                     recipes[method] = tuning.applied(recipe, tried.best)
+            recipes = with_wide_controls(recipes)
+        if any(tuning.option in step_costs.SIZES for tuning in tunings):
+            self.costs = self.costs_of("costs-tuned.json", recipes)
         self.run(comparison_tasks(recipes, seeds, data))
         timed = at_equal_seconds(recipes, self.costs) if equal_seconds else None
         if timed is not None:
@@ -162,7 +171,8 @@ class _Comparison:
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run the tasks that have no record yet."""
-        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        tasks = distinct(tasks)
+        to_do = [task for task in tasks if self.records.find(task) is None]
         _say(f"{len(tasks) - len(to_do)} runs kept, {len(to_do)} to do")
         if not to_do:
             return
@@ -184,20 +194,23 @@ class _Comparison:
 
     def _collect(self, done: Iterator[Outcome], errors: list[str]) -> bool:
         """Remember the records; return whether a run was stopped."""
+        stopped = False
         try:
             for outcome in done:
                 if outcome.record is not None:
                     self.records.add(outcome.record)
                 elif outcome.error:
                     errors.append(f"{outcome.task}\n{outcome.error}")
-                elif self.jobs == 1:
-                    return True
+                else:
+                    stopped = True
+                    if self.jobs == 1:
+                        break
         except BrokenExecutor as error:
             sys.exit(
                 f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished runs "
                 "are kept, and the same command, perhaps with fewer --jobs, continues from here"
             )
-        return (self.out / ".stop").exists()
+        return stopped or (self.out / ".stop").exists()
 
     def tell_plan(
         self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool
@@ -209,7 +222,8 @@ class _Comparison:
         tasks += comparison_tasks(recipes, seeds, self.corpus.tokens)
         if equal_seconds:
             tasks += comparison_tasks(at_equal_seconds(recipes, self.costs), seeds, self.corpus.tokens)
-        to_do = [task for task in dict.fromkeys(tasks) if self.records.find(task) is None]
+        tasks = distinct(tasks)
+        to_do = [task for task in tasks if self.records.find(task) is None]
         for method, recipe in recipes.items():
             cost = self.costs[method]
             print(
@@ -218,12 +232,12 @@ class _Comparison:
             )
         hours = sum(map(self.seconds, to_do)) / 3600
         print(
-            f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours of one core, "
+            f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours one after the other, "
             f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
         )
 
     def seconds(self, task: Task) -> float:
-        """Return the time that a run takes on one thread."""
+        """Return the time that a run takes."""
         return step_costs.seconds(task.recipe, self.costs[task.method])
 
 
@@ -258,17 +272,15 @@ def _checked(
     return recipes, tunings, jobs
 
 
-def _costs(file: Path, recipes: Mapping[str, Recipe], data: Dataset, processes: World) -> dict[str, StepCost]:
+def _costs(file: Path, recipes: Mapping[str, Recipe], setting: Setting, processes: World) -> dict[str, StepCost]:
     """Return the costs in the file, after the main process has measured them if they are not there."""
-    vocab_size = data.tokenizer.vocab_size
 
     def measured() -> str:
-        if step_costs.load(file, recipes, vocab_size) is None:
-            costs = step_costs.measure(recipes, vocab_size, processes.device.type, _watch_turns)
-            step_costs.save(file, costs, recipes, vocab_size)
+        if step_costs.load(file, recipes, setting) is None:
+            step_costs.save(file, step_costs.measure(recipes, setting, _watch_turns), recipes, setting)
         return str(file)
 
-    costs = step_costs.load(Path(processes.from_main(measured)), recipes, vocab_size)
+    costs = step_costs.load(Path(processes.from_main(measured)), recipes, setting)
     assert costs is not None
     return costs
 
@@ -284,7 +296,7 @@ def _locked(out: Path) -> Iterator[None]:
         yield
         return
     with lock(out / ".lock", str(out)):
-        for name in ("compare.json", "compare.html", "costs.json"):
+        for name in ("compare.json", "compare.html", "costs.json", "costs-tuned.json"):
             remove_unfinished(out, name)
         yield
 

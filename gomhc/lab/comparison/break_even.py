@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gomhc.lab.comparison.result import CUT_SHORT, Result
+from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, TOKENS, Result
 from gomhc.statistics import paired_t
 
 
@@ -26,7 +26,9 @@ class BreakEven:
 
 
 def break_even(result: Result, method: str) -> BreakEven | None:
-    r"""Return where a method breaks even; None without complete runs at equal seconds, or if time does not tell.
+    r"""Return where a method breaks even; None without complete runs at equal seconds.
+
+    It is also None if a step of the method is not slower, or if fewer steps do not raise the loss in every seed.
 
         D(r) = D(1) + (D(t) - D(1)) log r / log t,    D(r) = 0 at log r = log t D(1) / (D(1) - D(t))
 
@@ -34,7 +36,7 @@ def break_even(result: Result, method: str) -> BreakEven | None:
     faster step gives the method more steps, and its loss is taken as linear in the logarithm of their number. The
     interval is Student's t over the seeds' log r.
     """
-    tokens, seconds = (_seeds(result, method, which) for which in ("differences", "differences_at_equal_seconds"))
+    tokens, seconds = (_seeds(result, method, which) for which in (TOKENS, SECONDS))
     measured = next(one["time"] for one in result["methods"] if one["method"] == method)
     lost = seconds - tokens
     if result["equal_seconds"] == CUT_SHORT or measured <= 1 or not np.all(lost > 0):  # nan is not above zero

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.words import SECONDS, TOKENS, difference_of, interval, short_names, signs
+from gomhc.lab.comparison.result import SECONDS, TOKENS, Result
+from gomhc.lab.comparison.words import difference_of, interval, short_names, signs
 from gomhc.lab.exhibits.exhibit import Cell, Plot, Table, Value
 from gomhc.lab.exhibits.style import INK, SPARE, new_figure
 
@@ -63,7 +63,7 @@ def loss_table(result: Result) -> Table:
         caption=f"Validation loss in nats per token after {result['tokens']:,} tokens: mean ± standard error over "
         f"{len(result['seeds'])} seeds. Differences from {_reference(result)}, paired by seed, with the 95 % interval "
         "of Student's t; below zero is better. Seeds: the sign of each. Equal seconds: "
-        f"{result['equal_seconds']}. Time: of a training step on one thread, as a multiple of the first method's.",
+        f"{result['equal_seconds']}. Time: of a training step, as a multiple of the first method's.",
     )
 
 
@@ -121,8 +121,8 @@ def cost_table(result: Result) -> Table:
     return Table(
         header=header,
         rows=rows,
-        caption="A training step on one thread: median and interquartile range of steps of all methods in turns, and "
-        "peak memory beyond weights and optimizer state.",
+        caption="A training step (on a CPU, with one thread): median and interquartile range of steps of all methods "
+        "in turns, and peak memory beyond weights and optimizer state.",
     )
 
 
@@ -170,7 +170,10 @@ def _tried(loss: float | None) -> Value:
 def _loss(method: Mapping[str, Any]) -> str:
     if method["loss"] is None:
         return "diverged"
-    return f"{method['loss']:.4f}" + ("" if method["standard_error"] is None else f" ± {method['standard_error']:.4f}")
+    error = "" if method["standard_error"] is None else f" ± {method['standard_error']:.4f}"
+    ended = len(method["losses"]) - len(method["diverged"])
+    of_seeds = f" ({ended} of {len(method['losses'])} seeds)" if method["diverged"] else ""
+    return f"{method['loss']:.4f}{error}{of_seeds}"
 
 
 def _reference(result: Result) -> str:
@@ -204,20 +207,14 @@ def _forest(result: Result) -> Figure:
 def _curves(result: Result) -> Figure:
     figure = new_figure(8, 3.8)
     loss, difference = figure.subplots(1, 2)
-    reference = result["methods"][0]["validation"]
+    apart: list[float] = []
     for index, method in enumerate(result["methods"]):
         _band(loss, result, index, "validation")
-        band = method["validation"]
-        if index and band["steps"] and band["steps"] == reference["steps"]:
-            difference.plot(band["steps"], np.subtract(band["mean"], reference["mean"]), **_style(result, index))
+        if index and (curve := _difference_curve(method, result["methods"][0])) is not None:
+            difference.plot(method["validation"]["steps"], curve, **_style(result, index))
+            apart += curve[2:].tolist()
     difference.axhline(0, color=INK, linewidth=0.8)
     means = [value for method in result["methods"] for value in method["validation"]["mean"][1:]]
-    apart = [
-        value
-        for method in result["methods"][1:]
-        if method["validation"]["steps"] == reference["steps"]
-        for value in np.subtract(method["validation"]["mean"], reference["mean"])[2:].tolist()
-    ]
     if means:
         loss.set_ylim(min(means) - 0.02, np.quantile(means, 0.95))
     if apart:
@@ -226,6 +223,14 @@ def _curves(result: Result) -> Figure:
     difference.set(xlabel="step", ylabel=f"difference to {_reference(result)}")
     figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _difference_curve(method: Mapping[str, Any], reference: Mapping[str, Any]) -> np.ndarray | None:
+    """Return the mean difference at each evaluation; None where the two were not evaluated alike or a run diverged."""
+    first, second = method["validation"], reference["validation"]
+    if method["diverged"] or reference["diverged"] or first["steps"] != second["steps"]:
+        return None
+    return np.subtract(first["mean"], second["mean"])
 
 
 def _gradients(result: Result) -> Figure:

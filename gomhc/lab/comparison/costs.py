@@ -1,4 +1,4 @@
-"""What a training step of each method costs: median of interleaved steps on one thread, and peak memory.
+"""What a training step of each method costs: median of interleaved steps, on a CPU with one thread, and peak memory.
 
 The time of the runs themselves says little, as they share the machine with each other. Costs are kept in a file, so
 that a comparison that is started again goes by the same ones.
@@ -7,7 +7,7 @@ that a comparison that is started again goes by the same ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,12 @@ SIZES = (
     "precision",
 )
 """Fields of a recipe on which the cost of a step depends."""
-EARLIER_SIZES = {name: value for name, value in EARLIER.items() if name in SIZES}
+EARLIER_SIZES = {
+    **{name: value for name, value in EARLIER.items() if name in SIZES},
+    "device": "cpu",
+    "compile": False,
+}
+"""What files had that do not have these."""
 ROUNDS = 7
 """How often each method is timed."""
 
@@ -53,7 +58,16 @@ class StepCost:
     num_parameters: int
 
 
-def load(file: Path, recipes: Mapping[str, Recipe], vocab_size: int) -> dict[str, StepCost] | None:
+@dataclass(frozen=True)
+class Setting:
+    """What the cost of a step depends on, apart from the recipe."""
+
+    vocab_size: int
+    device: str
+    compile: bool
+
+
+def load(file: Path, recipes: Mapping[str, Recipe], setting: Setting) -> dict[str, StepCost] | None:
     """Return the costs in the file, or None unless it has those of all these methods."""
     try:
         kept = [
@@ -62,35 +76,33 @@ def load(file: Path, recipes: Mapping[str, Recipe], vocab_size: int) -> dict[str
     except (FileNotFoundError, KeyError, TypeError, Damaged):
         return None
     found = {
-        method: [cost for model, cost in kept if model == _model(recipe, vocab_size)]
-        for method, recipe in recipes.items()
+        method: [cost for model, cost in kept if model == _model(recipe, setting)] for method, recipe in recipes.items()
     }
     return {method: costs[0] for method, costs in found.items()} if all(found.values()) else None
 
 
-def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe], vocab_size: int) -> None:
+def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe], setting: Setting) -> None:
     """Write the costs to the file."""
-    entries = [{"model": _model(recipes[method], vocab_size), "cost": vars(cost)} for method, cost in costs.items()]
+    entries = [{"model": _model(recipes[method], setting), "cost": vars(cost)} for method, cost in costs.items()]
     write_atomically(file, seal({"costs": entries}, indent=1))
 
 
 def measure(
     recipes: Mapping[str, Recipe],
-    vocab_size: int,
-    device: str,
+    setting: Setting,
     watch: Callable[[Iterator[Turn], int], Iterator[Turn]],
 ) -> dict[str, StepCost]:
     """Time steps of all methods in turns; `watch` shows the progress of that many turns.
 
     Methods whose models have the same shape, such as two starts of one mixing, are timed once.
     """
-    models = {method: repr(_model(recipe, vocab_size)) for method, recipe in recipes.items()}
+    models = {method: repr(_model(recipe, setting)) for method, recipe in recipes.items()}
     timed_method = {model: method for method, model in reversed(models.items())}
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         contenders = [
-            Contender(method, {}, _step(recipe, vocab_size, device))
+            Contender(method, {}, _step(recipe, setting))
             for method, recipe in recipes.items()
             if timed_method[models[method]] == method
         ]
@@ -101,22 +113,24 @@ def measure(
 
     def cost(method: str) -> StepCost:
         timing = timing_of[timed_method[models[method]]]
-        num_parameters = recipes[method].gpt_config(vocab_size).num_parameters
+        num_parameters = recipes[method].gpt_config(setting.vocab_size).num_parameters
         return StepCost(timing.milliseconds, timing.spread, timing.megabytes, num_parameters)
 
     return {method: cost(method) for method in recipes}
 
 
 def seconds(recipe: Recipe, cost: StepCost) -> float:
-    """Return the time of a run on one thread: its steps and its evaluations, whose tokens cost a third."""
+    """Return the time of a run: its steps and its evaluations, whose tokens cost a third."""
     evaluations = recipe.steps // recipe.evaluate_every + 1
     evaluated = recipe.evaluation_windows * recipe.context_length / recipe.tokens_per_step / 3
     return 1e-3 * cost.milliseconds * (recipe.steps + evaluations * evaluated)
 
 
-def _step(recipe: Recipe, vocab_size: int, device: str) -> Callable[[], object]:
+def _step(recipe: Recipe, setting: Setting) -> Callable[[], object]:
+    vocab_size, device = setting.vocab_size, setting.device
     generator = torch.Generator().manual_seed(0)
     model = GPT(recipe.gpt_config(vocab_size), generator).to(device)
+    forward = torch.compile(model) if setting.compile else model
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=1e-4, betas=BETAS)
     shape = (2, recipe.batch_size, recipe.context_length)
     tokens, targets = torch.randint(vocab_size, shape, generator=generator).to(device)
@@ -124,7 +138,7 @@ def _step(recipe: Recipe, vocab_size: int, device: str) -> Callable[[], object]:
     def run() -> None:
         for _ in range(recipe.accumulation):
             with torch.autocast(device, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-                _, loss = model(tokens, targets)
+                _, loss = forward(tokens, targets)
             (loss / recipe.accumulation).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         optimizer.step()
@@ -135,6 +149,6 @@ def _step(recipe: Recipe, vocab_size: int, device: str) -> Callable[[], object]:
     return run
 
 
-def _model(recipe: Recipe, vocab_size: int) -> dict[str, Any]:
+def _model(recipe: Recipe, setting: Setting) -> dict[str, Any]:
     """Return what the cost depends on."""
-    return {**{name: getattr(recipe, name) for name in SIZES}, "vocab_size": vocab_size}
+    return {**{name: getattr(recipe, name) for name in SIZES}, **asdict(setting)}

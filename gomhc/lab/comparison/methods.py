@@ -8,11 +8,12 @@ A method is written as a mixing, with options of the recipe after an @:
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from gomhc.birkhoff.registry import NO_MIXING
+from gomhc.lab.comparison.runs import OF_STREAMS
 from gomhc.lab.training.recipe import AS_WIDE, Recipe
 
 SHARED = (
@@ -38,18 +39,30 @@ OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in SHAR
 def recipes_of(methods: Sequence[str], base: Recipe) -> dict[str, Recipe]:
     """Return the recipe of each method: `base` with its mixing and its options.
 
-    `none:as-wide` becomes the plain network with as many parameters as the first method that has streams.
+    `none:as-wide` becomes the plain network with as many parameters as the first method that has streams, and
+    `none:as-wide=go` as the first method whose mixing is go.
     """
     if len(methods) < 2:
         raise ValueError(
             f"a comparison needs at least two methods, such as none and go, before all options; "
-            f"got {' '.join(methods) or 'none at all'}"
+            f"got {' '.join(methods) or 'no method'}"
         )
     if twice := [method for index, method in enumerate(methods) if method in methods[:index]]:
         raise ValueError(f"every method must be given once, got {twice[0]} twice")
     mixings = [method.partition("@")[0] for method in methods]
     with_streams = next((mixing for mixing in mixings if mixing.partition(":")[0] != NO_MIXING), None)
-    return {method: _recipe(method, base, with_streams) for method in methods}
+    return with_wide_controls({method: _recipe(method, base, with_streams) for method in methods})
+
+
+def with_wide_controls(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Return the recipes, each `none:as-wide` with the streams of its method, unless it has options of its own."""
+
+    def matched(method: str, recipe: Recipe) -> Recipe:
+        twin = next((other for other in recipes.values() if other.mixing == recipe.as_wide_as), recipe)
+        own = options_of(method.partition("@")[2])
+        return replace(recipe, **{name: getattr(twin, name) for name in OF_STREAMS if name not in own})
+
+    return {method: matched(method, recipe) if recipe.as_wide_as else recipe for method, recipe in recipes.items()}
 
 
 def _recipe(method: str, base: Recipe, with_streams: str | None) -> Recipe:

@@ -12,7 +12,7 @@ import numpy as np
 from gomhc.checks import require_whole
 from gomhc.lab.comparison.costs import StepCost
 from gomhc.lab.comparison.methods import OPTIONS, value_of
-from gomhc.lab.comparison.runs import OF_COEFFICIENTS, Records, Task
+from gomhc.lab.comparison.runs import OF_STREAMS, Records, Task, without_meaning
 from gomhc.lab.results.record import Record
 from gomhc.lab.training.recipe import Recipe
 
@@ -47,8 +47,8 @@ class Tuning:
         return cls(option, tried, tuple(range(first, first + num_seeds)), steps or base.steps)
 
     def applies(self, recipe: Recipe) -> bool:
-        """Return whether the option can make a difference to a method."""
-        return self.option not in OF_COEFFICIENTS or recipe.parametrization is not None
+        """Return whether the option is one of this method; the size of `none:as-wide` is that of another."""
+        return self.option not in without_meaning(recipe) and not (recipe.as_wide_as and self.option in OF_STREAMS)
 
     def tasks(self, recipes: Mapping[str, Recipe], data: str) -> list[Task]:
         """Return the runs of all methods, values and seeds."""
@@ -65,7 +65,7 @@ class Tuning:
 
         def loss(value: object) -> float:
             tasks = [Task("", self._recipe(recipe, value, seed), data) for seed in self.seeds]
-            return float(np.mean([last_loss(records.find(task)) for task in tasks]))
+            return float(np.mean([last_loss(record) for record in records.of(tasks)]))
 
         return {value: loss(value) for value in self.values}
 
@@ -108,7 +108,6 @@ def at_equal_seconds(recipes: Mapping[str, Recipe], costs: Mapping[str, StepCost
     return {method: replace(recipe, steps=steps(method)) for method, recipe in recipes.items()}
 
 
-def last_loss(record: Record | None) -> float:
+def last_loss(record: Record) -> float:
     """Return the last validation loss of a record; infinite if the run diverged."""
-    assert record is not None
     return math.inf if "diverged" in record.metrics else record.metrics["validation_losses"][-1]

@@ -19,6 +19,8 @@ from gomhc.statistics import mean_and_error, paired_bootstrap, paired_t
 Result = dict[str, Any]
 """Content of compare.json."""
 FORMAT = "gomhc comparison 1"
+TOKENS, SECONDS = "differences", "differences_at_equal_seconds"
+"""The two lists of differences in a result."""
 CUT_SHORT = "learning curves cut short"
 """Where the losses at equal seconds come from, unless methods were trained for them."""
 
@@ -58,8 +60,8 @@ def result(
             "corpus": asdict(corpus),
             "steps": base.steps,
             "tokens": base.steps * base.tokens_per_step,
-            "differences": _differences(_last_losses(found)),
-            "differences_at_equal_seconds": _differences(at_seconds),
+            TOKENS: _differences(_last_losses(found)),
+            SECONDS: _differences(at_seconds),
             "equal_seconds": "complete runs of fewer or more steps" if timed else CUT_SHORT,
             "methods": [
                 {
@@ -83,8 +85,7 @@ def result(
 
 
 def _records(recipe: Recipe, seeds: Sequence[int], corpus: TrainingText, records: Records) -> list[Record]:
-    found = [records.find(task) for task in comparison_tasks({"": recipe}, seeds, corpus.tokens)]
-    return [record for record in found if record is not None]
+    return records.of(comparison_tasks({recipe.mixing: recipe}, seeds, corpus.tokens))
 
 
 def _last_losses(found: Mapping[str, Sequence[Record]]) -> dict[str, list[float]]:
@@ -110,7 +111,17 @@ def _losses_when_first_ends(
     return {method: [loss(method, record) for record in group] for method, group in found.items()}
 
 
-def difference_between(result: Result, method: str, reference: str, which: str = "differences") -> dict[str, Any]:
+def method_with(result: Result, mixing: str, num_streams: int) -> dict[str, Any] | None:
+    """Return the method with this mixing; None if there is none, or several that differ in other options."""
+    found = [
+        method
+        for method in result["methods"]
+        if (method["recipe"]["mixing"], method["recipe"]["num_streams"]) == (mixing, num_streams)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def difference_between(result: Result, method: str, reference: str, which: str = TOKENS) -> dict[str, Any]:
     """Return the paired difference of any two methods of a result, from their differences to its reference."""
     to_reference = {one["method"]: one["seeds"] for one in result[which]}
     to_reference[result["reference"]] = [0.0] * len(result["seeds"])

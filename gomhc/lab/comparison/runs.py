@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab import plugins
 from gomhc.lab.files import Damaged
 from gomhc.lab.provenance import machine, repository_state, versions
@@ -42,6 +43,8 @@ OF_COEFFICIENTS: dict[str, Any] = {
     "coefficient_learning_rate": None,
 }
 """Fields of a recipe that mean nothing to a plain network, and what its records have for them."""
+OF_STREAMS: dict[str, Any] = {"num_streams": 4, "dynamic": True, "readout": "mean"}
+"""The same for `none`; the control `none:as-wide` gets its size from them."""
 POINTS = 200
 """Points of a curve that a record keeps."""
 
@@ -59,8 +62,7 @@ class Task:
     def configuration(self) -> dict[str, Any]:
         """All that the numbers depend on, apart from the code."""
         fields = {name: value for name, value in asdict(self.recipe).items() if name not in NOT_NUMERICAL}
-        is_plain = self.recipe.parametrization is None
-        return {**fields, **(OF_COEFFICIENTS if is_plain else {}), "data": self.data}
+        return {**fields, **without_meaning(self.recipe), "data": self.data}
 
     @property
     def key(self) -> str:
@@ -77,6 +79,13 @@ class Task:
         return f"{self.method}, seed {self.recipe.seed}"
 
 
+def without_meaning(recipe: Recipe) -> dict[str, Any]:
+    """Return the fields that mean nothing to the network of a recipe, and what its records have for them."""
+    if recipe.mixing == NO_MIXING:
+        return OF_COEFFICIENTS | OF_STREAMS
+    return OF_COEFFICIENTS if recipe.parametrization is None else {}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A task, and its record; without one the run was stopped, or failed with an error."""
@@ -84,6 +93,14 @@ class Outcome:
     task: Task
     record: Record | None = None
     error: str = ""
+
+
+def distinct(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks without repetitions; tasks that differ in what means nothing to their network are the same."""
+    first: dict[str, Task] = {}
+    for task in tasks:
+        first.setdefault(task.key, task)
+    return list(first.values())
 
 
 class Records:
@@ -106,6 +123,13 @@ class Records:
         """Return the record of a task, whatever version of the code made it."""
         wanted = task.configuration
         return next((record for record in self._records if {**EARLIER, **record.configuration} == wanted), None)
+
+    def of(self, tasks: Sequence[Task]) -> list[Record]:
+        """Return the records of tasks that were all run."""
+        found = [self.find(task) for task in tasks]
+        if missing := [str(task) for task, record in zip(tasks, found, strict=True) if record is None]:
+            raise LookupError(f"runs without a record: {'; '.join(missing)}")
+        return [record for record in found if record is not None]
 
     def add(self, record: Record) -> None:
         """Remember a record that a worker has written."""
@@ -167,7 +191,7 @@ def _trained(recipe: Recipe, folder: Path, execution: Execution, stop: Path) -> 
     watcher = StopAtFile(stop)
     try:
         if checkpoint.steps(folder):
-            done = resume(folder, execution, watcher)
+            done = resume(folder, execution, watcher, corpus=recipe.corpus)
         else:
             done = train(recipe, folder, execution, watcher)
     except NotFinite as error:

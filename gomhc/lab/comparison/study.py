@@ -6,6 +6,7 @@ An installed package has none, and whoever asks for one gets nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from gomhc.lab.comparison.result import FORMAT, Result
@@ -16,6 +17,8 @@ STUDIES = PACKAGE.parent / "studies"
 """Folder of all studies, in a checkout of the repository."""
 STREAMS = "streams"
 """The study of residual streams in small language models, which decides claims where it has their methods."""
+ANSWERS = ("stage-2", "stage-5")
+"""The stages of this study that answer its question, with the same methods; the others explore."""
 
 
 def files(name: str, studies: Path | None = None) -> list[Path]:
@@ -26,6 +29,11 @@ def files(name: str, studies: Path | None = None) -> list[Path]:
 def stages(name: str, studies: Path | None = None) -> dict[str, Result]:
     """Return the result of each stage of a study that is done."""
     return {path.parent.name: _load(path) for path in files(name, studies)}
+
+
+def answers(stages: Mapping[str, Result]) -> list[Result]:
+    """Return the stages of the study of streams that answer its question and are done."""
+    return [stages[name] for name in ANSWERS if name in stages]
 
 
 def _load(path: Path) -> Result:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.result import Result, method_with
 from gomhc.lab.results.claim import Finding
 from gomhc.statistics import paired_t
 
@@ -55,8 +55,8 @@ def study_findings(study: Mapping[str, Result]) -> dict[str, Finding]:
 
 
 def _four_streams(result: Result) -> dict[str, Finding | None]:
-    methods = {name: _method(result, mixing, FOUR) for name, mixing in CONSTRAINED.items()}
-    hc = _method(result, HC, FOUR)
+    methods = {name: method_with(result, mixing, FOUR) for name, mixing in CONSTRAINED.items()}
+    hc = method_with(result, HC, FOUR)
     constrained = [method for method in methods.values() if method is not None]
     if len(constrained) < len(CONSTRAINED):
         return {}
@@ -72,21 +72,11 @@ def _four_streams(result: Result) -> dict[str, Finding | None]:
 
 
 def _eight_streams(result: Result) -> Finding | None:
-    go, kromhc = (_method(result, CONSTRAINED[name], EIGHT) for name in ("go s = 1", "KromHC"))
+    go, kromhc = (method_with(result, CONSTRAINED[name], EIGHT) for name in ("go s = 1", "KromHC"))
     if go is None or kromhc is None:
         return None
     ratio = _least(_ratios([(go, kromhc)], "losses"))
     return _finding(ratio, lambda value: value - 1, "go {:+.2%} from KromHC", _size(result))
-
-
-def _method(result: Result, mixing: str, num_streams: int) -> Method | None:
-    """Return the method of a stage with this mixing; None if there is none, or several that differ in other options."""
-    found = [
-        method
-        for method in result["methods"]
-        if (method["recipe"]["mixing"], method["recipe"]["num_streams"]) == (mixing, num_streams)
-    ]
-    return found[0] if len(found) == 1 else None
 
 
 def _ratios(pairs: Iterable[tuple[Method, Method]], name: str) -> list[Ratio] | None:

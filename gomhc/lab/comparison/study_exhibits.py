@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab.comparison.comparison_exhibits import curves_plot, differences_plot, loss_table
-from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, Result, difference_between, method_with
+from gomhc.lab.comparison.study import answers
 from gomhc.lab.comparison.words import answer, difference_clause, difference_of, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import Badge, Card, Exhibit, Link
+from gomhc.lab.training.recipe import AS_WIDE
 
-PLAIN, GO = "none", "go"
+GO, FOUR = "go", 4
 BADGES = {
     -1: Badge("better than plain", "good"),
     0: Badge("no difference shown", "none"),
@@ -33,19 +36,24 @@ def study_exhibits(study: Mapping[str, Result]) -> list[Exhibit]:
 
 
 def study_card(study: Mapping[str, Result], link: Link) -> Card | None:
-    """Return what the stages with most seeds say of go-mHC against the plain network; the number is the last one's."""
-    compared = [(result, difference_of(result, str(_go(result)))) for result in study.values()]
-    stages = [(result, difference) for result, difference in compared if side(difference) is not None]
-    if not stages:
+    """Return what the stages that answer the question say of go-mHC; the number is that of the last one."""
+    found = [(result, _go(result)) for result in answers(study)]
+    told = [(result, go, difference_of(result, go)) for result, go in found if go is not None]
+    if not told or any(side(difference) is None for _, _, difference in told):
         return None
-    most = max(len(result["seeds"]) for result, _ in stages)
-    answers = [(result, difference) for result, difference in stages if len(result["seeds"]) == most]
-    result, difference = answers[-1]
+    result, go, difference = told[-1]
     assert difference is not None
-    told = "; ".join(f"in {steps_of(result)}, {difference_clause(result, one)}" for result, one in answers if one)
+    clauses = [f"in {steps_of(result)}, {difference_clause(result, one)}" for result, _, one in told if one]
+    sentences = [f"In small language models on {result['corpus']['name']}, {'; '.join(clauses)}."]
+    wide = next((one["method"] for one in result["methods"] if one["recipe"]["mixing"].startswith(AS_WIDE)), None)
+    if wide is not None:
+        clause = difference_clause(result, difference_between(result, go, wide))
+        sentences.append(f"Against a plain network as large as itself, {clause}.")
+    if result["equal_seconds"] != CUT_SHORT and (seconds := difference_of(result, go, SECONDS)) is not None:
+        sentences.append(f"At equal training time, {difference_clause(result, seconds)}.")
     return Card(
         number=signed(difference["mean"]),
-        text=f"In small language models on {result['corpus']['name']}, {told}.",
+        text=" ".join(sentences),
         badge=BADGES[side(difference) or 0],
         link=link,
         plot=differences_plot(result),
@@ -54,9 +62,5 @@ def study_card(study: Mapping[str, Result], link: Link) -> Card | None:
 
 def _go(result: Result) -> str | None:
     """Return the method of a stage that is go-mHC by default, with four streams; None unless the first one is plain."""
-    found = [
-        method["method"]
-        for method in result["methods"]
-        if (method["recipe"]["mixing"], method["recipe"]["num_streams"]) == (GO, 4)
-    ]
-    return found[0] if len(found) == 1 and result["methods"][0]["recipe"]["mixing"] == PLAIN else None
+    go = method_with(result, GO, FOUR)
+    return go["method"] if go is not None and result["methods"][0]["recipe"]["mixing"] == NO_MIXING else None

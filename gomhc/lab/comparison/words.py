@@ -7,23 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gomhc.lab.comparison.break_even import break_even
-from gomhc.lab.comparison.result import Result
+from gomhc.lab.comparison.result import SECONDS, TOKENS, Result
 from gomhc.lab.exhibits.exhibit import listed
 
-TOKENS, SECONDS = "differences", "differences_at_equal_seconds"
-"""The two lists of differences in a result."""
-PLAIN = {"none": "the plain network", "none:as-wide": "the plain network of the same size"}
-"""Names of methods, as sentences call them."""
+CALLED = {"none": "the plain network", "none:as-wide": "the plain network of the same size"}
+"""Names of methods -> what sentences call them."""
+Verdicts = Mapping[int | None, str]
+"""Side of zero on which an interval lies -> words for it."""
 
 
 def answer(result: Result) -> list[str]:
     """Return the answer in one or two sentences: the method with the lowest loss, and how the others differ.
 
-    Both are about equal tokens. A sentence for each method is in `findings`.
+    Both are about equal tokens. A sentence for each method is in `findings`. A method that diverged with some seeds is
+    not called the best, because its mean is one over other seeds.
     """
-    ended = [method for method in result["methods"] if method["loss"] is not None]
+    ended = [method for method in result["methods"] if not method["diverged"]]
     if not ended:
-        return ["Every run diverged, so there is nothing to compare."]
+        return ["Every method diverged with at least one seed, so none is called the best."]
     best = min(ended, key=lambda method: method["loss"])
     after = f"the lowest validation loss after {result['tokens']:,} tokens, {best['loss']:.4f} nats per token"
     difference = difference_of(result, best["method"])
@@ -41,7 +42,7 @@ def findings(result: Result) -> list[str]:
     """Return a sentence for each difference to the reference, then on break-even and on runs that diverged."""
     sentences = [f"At equal tokens, {difference_clause(result, difference)}." for difference in result[TOKENS]]
     sentences += [
-        f"At equal training time on one thread ({result['equal_seconds']}), {difference_clause(result, difference)}."
+        f"At equal training time ({result['equal_seconds']}), {difference_clause(result, difference)}."
         for difference in result[SECONDS]
     ]
     sentences += filter(None, (break_even_sentence(result, difference["method"]) for difference in result[SECONDS]))
@@ -70,6 +71,11 @@ def short_names(result: Result) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {method: method for method in methods}
 
 
+def methods_by_name(result: Result) -> dict[str, str]:
+    """Return the method of each short name."""
+    return {name: method for method, name in short_names(result).items()}
+
+
 def side(difference: Mapping[str, Any] | None) -> int | None:
     """Return -1 or 1 if the interval lies below or above zero, 0 if zero is inside, None without an interval."""
     if difference is None or difference["mean"] is None or difference["low"] is None:
@@ -84,9 +90,9 @@ def agreement(difference: Mapping[str, Any]) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a loss difference with its sign and four decimals, −0.0042; a smaller one with its first digit, −3e-05."""
+    """Return a loss difference with its sign and four decimals, −0.0042; a smaller one with its first digit, −3e−05."""
     text = f"{value:+.4f}"
-    return (text if float(text) or not value else f"{value:+.0e}").replace("-", "−", 1)
+    return (text if float(text) or not value else f"{value:+.0e}").replace("-", "−")
 
 
 def interval(difference: Mapping[str, Any] | None) -> str:
@@ -139,20 +145,24 @@ def break_even_sentence(result: Result, method: str) -> str:
     )
 
 
+def grouped(names: Mapping[str, str], differences: Sequence[Mapping[str, Any]], verdicts: Verdicts) -> list[str]:
+    """Return a clause for each verdict that some methods have, such as `identity and go are better`."""
+    groups = {
+        words: [names[one["method"]] for one in differences if side(one) == where] for where, words in verdicts.items()
+    }
+    return [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {words}" for words, group in groups.items() if group]
+
+
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
     """Return one sentence that groups the methods by their difference to the reference."""
-    reference, names = _called(result, result["reference"]), short_names(result)
+    reference = _called(result, result["reference"])
     words = {-1: f"below {reference}", 1: f"above {reference}", 0: "not shown to differ", None: "not comparable"}
-    groups = {
-        text: [names[item["method"]] for item in differences if side(item) == where] for where, text in words.items()
-    }
-    told = [f"{listed(group)} {'is' if len(group) == 1 else 'are'} {text}" for text, group in groups.items() if group]
-    return f"Of the others, {'; '.join(told)}."
+    return f"Of the others, {'; '.join(grouped(short_names(result), differences, words))}."
 
 
 def _called(result: Result, method: str) -> str:
     name = short_names(result)[method]
-    return PLAIN.get(name, name)
+    return CALLED.get(name, name)
 
 
 def _capitalized(text: str) -> str:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -98,8 +98,13 @@ def train(
         return _train(recipe, folder, None, execution, world, watcher)
 
 
-def resume(run: Path, execution: Execution | None = None, watcher: Watcher | None = None) -> int:
-    """Continue a run from its newest readable checkpoint, and return the number of steps done."""
+def resume(
+    run: Path, execution: Execution | None = None, watcher: Watcher | None = None, *, corpus: str | None = None
+) -> int:
+    """Continue a run from its newest readable checkpoint, and return the number of steps done.
+
+    `corpus` is where the text is now, if it was moved.
+    """
     execution, watcher = execution or Execution(), watcher or Watcher()
     if checkpoint.is_checkpoint(run):
         raise ValueError(f"{run} is a checkpoint; expected the folder of a run, such as {run.parent.parent}")
@@ -109,7 +114,8 @@ def resume(run: Path, execution: Execution | None = None, watcher: Watcher | Non
         newest: list[Checkpoint] = []  # filled in the main process
         step = world.from_main(lambda: str(stack.enter_context(_continued(run, newest))))
         last = newest[0] if newest else checkpoint.load(checkpoint.folder_of(run, int(step)))
-        return _train(last.recipe, run, last, execution, world, watcher)
+        recipe = last.recipe if corpus is None else replace(last.recipe, corpus=corpus)
+        return _train(recipe, run, last, execution, world, watcher)
 
 
 def _train(

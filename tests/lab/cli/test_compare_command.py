@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ import pytest
 from browser import assert_sound, needs_chromium, open_page
 from small_runs import small_recipe
 
+from gomhc.lab.cli import compare as compare_command
 from gomhc.lab.cli import main
+from gomhc.lab.comparison.runs import Outcome, Task
+from gomhc.lab.data import corpora
+from gomhc.lab.data.tokens import prepare
+from gomhc.lab.training import Recipe
 
 METHODS = ("none", "none:as-wide", "go@start=equal-streams")
 SMALL = (
@@ -142,10 +148,55 @@ def test_stopped_at_random_and_started_again_it_gives_the_same_json(
     assert without_times(load(tmp_path)) == without_times(load(out))
 
 
+def test_two_names_of_one_run_are_trained_once(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    methods = ("none", "none@start=equal-streams", "go", "go@learning_rate=1e-3")
+    options = ("--learning-rate", "1e-3", "--seeds", "2", "--steps", "6", "--jobs", "2")
+    done = compare(tmp_path, corpus, *methods, *options)
+    assert done.returncode == 0, done.stderr
+    assert "0 runs kept, 4 to do" in done.stderr
+    assert len(list(tmp_path.glob("records/compare/*.json"))) == 4
+    assert [one["mean"] == 0 for one in load(tmp_path)["differences"]] == [True, False, False]
+
+
+def test_run_that_somebody_else_stops_is_no_result(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that gets a signal of its own saves and returns without a record; the others go on."""
+    original = compare_command.perform
+
+    def stopped(tasks: Sequence[Task], *rest: Any) -> Iterator[Outcome]:
+        yield from original(tasks[1:], *rest)
+        yield Outcome(tasks[0])
+
+    monkeypatch.setattr(compare_command, "perform", stopped)
+    arguments = ("none", "go", "--seeds", "2", "--steps", "5", "--jobs", "2")
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *arguments)[2:])
+    with pytest.raises(SystemExit, match="interrupted: every run has saved a checkpoint"):
+        main()
+    assert not (tmp_path / "compare.json").exists()
+    assert len(list(tmp_path.glob("records/compare/*.json"))) == 3
+
+
+def test_costs_are_those_of_the_size_that_tuning_chose(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    options = ("none", "none:as-wide", "go", "--seeds", "2", "--steps", "5", "--tune", "num_streams=2,3")
+    done = compare(tmp_path, corpus, *options)
+    assert done.returncode == 0, done.stderr
+    methods = {method["method"]: method for method in load(tmp_path)["methods"]}
+    chosen = methods["go"]["recipe"]["num_streams"]
+    assert chosen in (2, 3)
+    recipe = Recipe.from_dict({**methods["go"]["recipe"], "corpus": str(corpus), "seed": 0})
+    vocab_size = prepare(corpora.find(str(corpus)), "character").tokenizer.vocab_size
+    assert methods["go"]["num_parameters"] == recipe.gpt_config(vocab_size).num_parameters
+    assert methods["none:as-wide"]["recipe"]["num_streams"] == chosen
+    assert methods["none:as-wide"]["num_parameters"] == pytest.approx(methods["go"]["num_parameters"], rel=0.02)
+
+
 def test_plan_says_how_long_it_takes_and_runs_nothing(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
     done = compare(tmp_path, corpus, "none", "go", "--seeds", "3", "--steps", "7", "--jobs", "2", "--plan")
     assert "6 runs to do (0 kept)" in done.stdout
     assert "hours with 2 at a time" in done.stdout
+    again = compare(tmp_path, corpus, "none", "go", "--seeds", "3", "--steps", "7", "--equal-seconds", "--plan")
+    assert "9 runs to do (0 kept)" in again.stdout  # none is as fast as none
     assert not (tmp_path / "runs").exists()
 
 

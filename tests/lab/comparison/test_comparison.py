@@ -17,13 +17,13 @@ from small_runs import small_recipe
 from torch import Tensor
 
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import StepCost
-from gomhc.lab.comparison.methods import recipes_of
+from gomhc.lab.comparison.costs import Setting, StepCost
+from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
-from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, StopAtFile, Task, train_one
-from gomhc.lab.comparison.words import findings
-from gomhc.lab.files import seal
+from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, StopAtFile, Task, distinct, train_one
+from gomhc.lab.comparison.words import findings, signed
+from gomhc.lab.files import read_sealed, seal
 from gomhc.lab.results.record import Record, Store, key_of
 from gomhc.lab.training import Execution, Recipe, Watcher, checkpoint, train
 from gomhc.lab.training.loop import Trainer
@@ -88,11 +88,24 @@ class TestSharing:
             assert all(map(torch.equal, batches[method], batches["none"])), method
         assert len(batches["none"]) == recipe.steps
 
-    def test_another_seed_gives_other_weights_and_batches(self, recipe: Recipe, tmp_path: Path) -> None:
+    def test_another_seed_gives_other_weights_and_batches(
+        self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         first, second = Seen(), Seen()
+        batches: list[Tensor] = []
+        original = Trainer.batches
+
+        def batches_of(trainer: Trainer) -> Any:
+            drawn = original(trainer)
+            batches.extend(tokens for tokens, _ in drawn)
+            return drawn
+
+        monkeypatch.setattr(Trainer, "batches", batches_of)
         train(recipe, tmp_path / "0", CPU, first)
         train(replace(recipe, seed=1), tmp_path / "1", CPU, second)
         assert not torch.equal(first.weights["tokens.weight"], second.weights["tokens.weight"])
+        assert len(batches) == 2 * recipe.steps
+        assert not any(map(torch.equal, batches[: recipe.steps], batches[recipe.steps :]))
 
 
 class TestMethods:
@@ -106,6 +119,23 @@ class TestMethods:
         assert abs(wide.num_parameters - streams.num_parameters) <= base.num_layers * (2 * num_channels + 1) / 2
         assert wide.num_parameters == sum(weight.numel() for weight in GPT(wide).parameters())
 
+    @pytest.mark.parametrize("options", ["num_streams=8", "dynamic=False", "readout=learned,num_streams=2"])
+    @pytest.mark.parametrize("control", ["none:as-wide", "none:as-wide=go", "none:as-wide=go@learning_rate=0.1"])
+    def test_wide_control_is_as_large_as_the_method_beside_it_with_its_options(
+        self, control: str, options: str
+    ) -> None:
+        recipes = recipes_of(("none", control, f"go@{options}"), Recipe())
+        assert recipes[control].gpt_config(61).num_parameters == pytest.approx(
+            recipes[f"go@{options}"].gpt_config(61).num_parameters, rel=2e-3
+        )
+        assert recipes[control].gpt_config(61).num_parameters != pytest.approx(
+            Recipe().gpt_config(61).num_parameters, rel=2e-3
+        )
+
+    def test_own_options_of_a_wide_control_stand(self) -> None:
+        recipes = recipes_of(("none:as-wide=go@num_streams=2", "go", "go@num_streams=2"), Recipe())
+        assert recipes["none:as-wide=go@num_streams=2"].num_streams == 2
+
     def test_options_behind_an_at_sign_are_of_that_method_alone(self) -> None:
         recipes = recipes_of(("none", "go:expressivity=1@learning_rate=3e-3,dynamic=False", "go"), Recipe())
         own = recipes["go:expressivity=1@learning_rate=3e-3,dynamic=False"]
@@ -116,6 +146,7 @@ class TestMethods:
         ("methods", "message"),
         [
             (("go",), "at least two methods"),
+            ((), "got no method"),
             (("none", "go", "go"), "got go twice"),
             (("none", "magic"), "method magic: the mixing must be one of go"),
             (("none", "go@seed=3"), "all methods share seed.*use --seed"),
@@ -166,6 +197,29 @@ class TestRecords:
         assert outcome.record is not None
         assert "gradient's norm nan" in outcome.record.metrics["diverged"]
         assert str(tmp_path) not in outcome.record.metrics["diverged"]
+
+    def test_run_continues_where_the_corpus_is_now(
+        self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def outcome(recipe: Recipe) -> Any:
+            task = Task("go", recipe, "data")
+            return train_one(task, Store(tmp_path / "records"), tmp_path / "runs", CPU, tmp_path / ".stop", "")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StopAtFile, "wants_stop", lambda _: True)
+            assert outcome(recipe).record is None
+        moved = Path(recipe.corpus).rename(tmp_path / "moved.txt")
+        continued = outcome(replace(recipe, corpus=str(moved)))
+        assert continued.record is not None, continued.error
+
+    def test_run_without_a_record_is_told_rather_than_left_out(self, tmp_path: Path) -> None:
+        tasks = comparison_tasks(recipes_of(("none", "go"), Recipe()), range(2), "data")
+        records = Records(tmp_path)
+        for task in tasks[:-1]:
+            records.add(record_of(task, [2.0]))
+        assert len(records.of(tasks[:-1])) == 3
+        with pytest.raises(LookupError, match="runs without a record: go, seed 1"):
+            records.of(tasks)
 
     def test_file_stops_a_run_which_continues_to_the_same_record(
         self, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +319,13 @@ class TestResult:
         assert word in findings(compared)[0]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(-0.0042, "−0.0042"), (3e-5, "+3e−05"), (-3e-5, "−3e−05"), (0.0, "+0.0000")]
+)
+def test_signs_are_minus_signs(value: float, text: str) -> None:
+    assert signed(value) == text
+
+
 class TestPlan:
     def test_tuning_uses_seeds_that_the_comparison_does_not(self) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
@@ -313,16 +374,38 @@ class TestPlan:
             assert len(keys) == 1
         assert Task("", Recipe(start="equal-streams"), "data").key != Task("", Recipe(start="mean-stream"), "data").key
 
+    def test_number_of_streams_means_something_to_the_wide_control_and_nothing_to_the_plain_network(self) -> None:
+        def tasks(mixing: str) -> list[Task]:
+            return [Task("", Recipe(mixing=mixing, num_streams=number), "data") for number in (2, 4)]
+
+        assert len(distinct(tasks("none"))) == 1
+        assert distinct(tasks("none"))[0].recipe.num_streams == 2
+        assert len(distinct(tasks("none:as-wide=go"))) == len(distinct(tasks("go"))) == 2
+
+    def test_size_is_tuned_for_methods_with_streams_and_the_wide_control_follows(self) -> None:
+        recipes = recipes_of(("none", "none:as-wide=go", "go"), Recipe())
+        tuning = Tuning.parse("num_streams=2,8", Recipe(), 1, None)
+        assert {task.method for task in tuning.tasks(recipes, "data")} == {"go"}
+        recipes["go"] = tuning.applied(recipes["go"], 8)
+        assert with_wide_controls(recipes)["none:as-wide=go"].num_streams == 8
+
     def test_costs_are_kept_for_the_same_models_and_no_others(self, tmp_path: Path) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
         costs = {method: StepCost(2.0, 0.1, 3.0, 1) for method in recipes}
-        step_costs.save(tmp_path / "costs.json", costs, recipes, 61)
+        setting = Setting(61, "cpu", compile=False)
+        step_costs.save(tmp_path / "costs.json", costs, recipes, setting)
         again = recipes_of(("none", "go"), Recipe(learning_rate=0.5, steps=3, seed=4, start="near-identity"))
-        assert step_costs.load(tmp_path / "costs.json", again, 61) == costs
-        assert step_costs.load(tmp_path / "costs.json", recipes_of(("none", "identity"), Recipe()), 61) is None
-        assert step_costs.load(tmp_path / "costs.json", recipes, 62) is None
+        assert step_costs.load(tmp_path / "costs.json", again, setting) == costs
+        assert step_costs.load(tmp_path / "costs.json", recipes_of(("none", "identity"), Recipe()), setting) is None
+        for other in (replace(setting, vocab_size=62), replace(setting, device="cuda"), replace(setting, compile=True)):
+            assert step_costs.load(tmp_path / "costs.json", recipes, other) is None
+        earlier = read_sealed(tmp_path / "costs.json")
+        for entry in earlier["costs"]:
+            del entry["model"]["device"], entry["model"]["compile"]
+        (tmp_path / "costs.json").write_text(seal(earlier))
+        assert step_costs.load(tmp_path / "costs.json", recipes, setting) == costs
         (tmp_path / "costs.json").write_text(seal({"a": 1}))
-        assert step_costs.load(tmp_path / "costs.json", recipes, 61) is None
+        assert step_costs.load(tmp_path / "costs.json", recipes, setting) is None
 
 
 def test_recipe_without_the_new_fields_is_restored_as_it_was() -> None:

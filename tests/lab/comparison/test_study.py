@@ -185,29 +185,36 @@ class TestCard:
         ("loss", "tone", "words"), [(1.4, "good", "below"), (1.6, "bad", "above"), (1.5, "none", "no difference")]
     )
     def test_it_tells_go_against_the_plain_network(self, loss: float, tone: str, words: str) -> None:
-        card = study_card({"a": comparison({"none": seeds(1.5, NOISE), "go": seeds(loss)})}, self.LINK)
+        card = study_card({"stage-2": comparison({"none": seeds(1.5, NOISE), "go": seeds(loss)})}, self.LINK)
         assert card is not None
         assert card.badge.tone == tone
         assert words in card.text
         assert "the plain network" in card.text
         assert isinstance(card.plot, Plot)
 
-    def test_it_is_of_the_stages_with_most_seeds(self) -> None:
-        few = comparison({"none": [2.0, 2.01, 2.0], "go": [1.0, 1.0, 1.01]})
-        many = comparison({"none": seeds(1.5), "go": seeds(1.4)})
-        card = study_card({"1": few, "2": many, "3": few}, self.LINK)
-        assert card is not None
-        assert card.number == "−0.1000"
-        more = comparison({"none": seeds(1.5), "go": seeds(1.3)})
-        card = study_card({"2": many, "3": few, "5": more}, self.LINK)
+    def test_it_is_of_the_stages_that_answer_whatever_their_seeds(self) -> None:
+        few = comparison({"none": [2.0, 2.01, 2.0], "go": [1.9, 1.91, 1.9]})
+        many = comparison({"none": seeds(1.5), "go": seeds(1.3)})
+        other = comparison({"none": seeds(1.5), "go": seeds(1.0)})
+        card = study_card({"stage-1": other, "stage-2": few, "stage-4": other, "stage-5": many}, self.LINK)
         assert card is not None
         assert card.number == "−0.2000"
         assert "go is 0.1000 below" in card.text
         assert "go is 0.2000 below" in card.text
+        assert "0.5000" not in card.text
+        assert "equal training time" not in card.text  # for which nothing was run
+
+    def test_it_tells_the_wide_control_and_equal_seconds(self) -> None:
+        result = comparison({"none": seeds(1.5), "none:as-wide=go": seeds(1.4), "go": seeds(1.45)})
+        result["equal_seconds"] = "complete runs"
+        card = study_card({"stage-5": result}, self.LINK)
+        assert card is not None
+        assert "Against a plain network as large as itself, go is 0.0500 above" in card.text
+        assert "At equal training time, go is 0.0500 below the plain network" in card.text
 
     def test_there_is_none_without_the_two_methods(self) -> None:
         assert study_card({}, self.LINK) is None
-        assert study_card({"a": comparison({"none": seeds(2.0), "identity": seeds(1.5)})}, self.LINK) is None
+        assert study_card({"stage-2": comparison({"none": seeds(2.0), "identity": seeds(1.5)})}, self.LINK) is None
 
 
 class TestWords:
@@ -243,7 +250,11 @@ class TestWords:
         said = answer(comparison({"none": seeds(1.5), "go": seeds(1.6)}))
         assert said[0].startswith("The plain network has the lowest validation loss")
         assert said[1].startswith("go is 0.1")
-        assert answer(comparison({"none": [None, None], "go": [None, None]}))[0].startswith("Every run diverged")
+        assert answer(comparison({"none": [None, None], "go": [None, None]}))[0].startswith("Every method diverged")
+
+    def test_method_that_diverged_with_its_worst_seed_is_not_called_the_best(self) -> None:
+        said = answer(comparison({"none": [1.0, 2.0, 1.5], "go": [0.99, None, 1.49]}))
+        assert said[0].startswith("The plain network has the lowest validation loss")
 
     def test_names_are_mixings_with_the_options_that_tell_them_apart(self) -> None:
         names = short_names(
