@@ -50,9 +50,10 @@ STAGES = {
     "stage-1b": "Half the learning rate, runs of full length",
     "stage-2": "The answer, in batches of 16",
     "stage-3": "Other mixings",
-    "stage-4": "Number of streams, readout, scale, rates",
+    "stage-4": "Number of streams, start",
     "stage-5": "The answer, in batches of 4",
     "stage-6": "go against the plain network of its size, twelve seeds",
+    "stage-7": "Readout, scale, static coefficients, leak, rate of the coefficients",
 }
 CORPORA = {"tinystories_train.txt": "TinyStories"}
 """File of a corpus -> its name."""

@@ -16,7 +16,7 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
-# Stages 3 to 6: as many tokens in four times as many steps, and seeds that nothing was chosen with.
+# Stages 3 to 7: as many tokens in four times as many steps, and seeds that nothing was chosen with.
 small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
 lower=learning_rate=3e-3
 with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
@@ -43,9 +43,10 @@ for stage in $stages; do
     4) compare_in_small_batches stage-4 "none@$lower" "go@$with_streams" "identity@$with_streams,num_streams=2" \
         "go@$with_streams,num_streams=2" "identity@$with_streams,num_streams=8" "go@$with_streams,num_streams=8" \
         "go:expressivity=1@$with_streams,num_streams=8" "kronecker@$with_streams,num_streams=8" \
+        "go@start=mean-stream,$lower,coefficient_learning_rate=3e-4" --seeds "${SEEDS:-3}" ;;
+    7) compare_in_small_batches stage-7 "none@$lower" "go@$with_streams" "identity@$with_streams" \
         "go@$with_streams,readout=learned" "identity@$with_streams,readout=learned" "go@$with_streams,initial_scale=0.1" \
         "go@$with_streams,dynamic=False" "go@$with_streams,total_leak=0.1" \
-        "go@start=mean-stream,$lower,coefficient_learning_rate=3e-4" \
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
