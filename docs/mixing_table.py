@@ -48,7 +48,7 @@ ENTRIES = {
 
 def table(name: str = "table") -> str:
     """Return the table; `name` is that of the place, and there is one."""
-    measured = times_of_go("projection")
+    measured = times_relative_to_go("projection")
     rows = []
     for key, entry in ENTRIES.items():
         promise = gomhc.PARAMETRIZATIONS[key](num_streams=4).promise
@@ -58,7 +58,7 @@ def table(name: str = "table") -> str:
     return "\n".join(head + rows)
 
 
-def times_of_go(benchmark: str) -> dict[str, float]:
+def times_relative_to_go(benchmark: str) -> dict[str, float]:
     """Times in benchmarks/NAME.json at d = 4, as multiples of go's."""
     rows = rows_of(benchmark)
     milliseconds = {row["method"]: row["milliseconds"] for row in rows if row["sizes"].get("d", 4) == 4}
@@ -66,7 +66,7 @@ def times_of_go(benchmark: str) -> dict[str, float]:
 
 
 def rows_of(benchmark: str) -> list[dict[str, Any]]:
-    """What `gomhc bench` wrote to benchmarks/NAME.json."""
+    """Rows of benchmarks/NAME.json, which `gomhc bench` wrote."""
     return json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text(encoding="utf-8"))["rows"]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from docutils import nodes
 from docutils.parsers.rst import Directive
-from mixing_table import rows_of, short, times_of_go
+from mixing_table import rows_of, short, times_relative_to_go
 
 import gomhc
 from gomhc.birkhoff.karpelevic import karpelevic_boundary
@@ -114,7 +114,7 @@ def depth_gain() -> Figure:
 
 def times(benchmark: str) -> Figure:
     """Times in benchmarks/NAME.json at d = 4, as multiples of go's."""
-    ratios = times_of_go(benchmark)
+    ratios = times_relative_to_go(benchmark)
     names = sorted(ratios, key=lambda name: -ratios[name])
     figure = new_figure(6.4, 0.6 + 0.2 * len(names))
     axes = figure.subplots()

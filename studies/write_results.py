@@ -41,8 +41,6 @@ sys.path.insert(0, str(FOLDER.parent / "docs"))
 from places import fill  # noqa: E402
 
 GO = "go"
-MORE_SEEDS = "stage-6"
-"""The stage that compares go-mHC with the plain network of its size, in the setting of the last answer."""
 RIVALS = "stage-3"
 """The stage with other mixings, in the same setting."""
 STAGES = {
@@ -77,7 +75,7 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
     about = _about(shown), *map(_break_even, shown), _rivals(stages.get(RIVALS))
-    table = _side_by_side(shown, stages.get(MORE_SEEDS))
+    table = _side_by_side(shown, stages.get(study.MORE_SEEDS))
     return f"{verdict(answers)}\n\n{table}\n\n{' '.join(filter(None, about))}"
 
 
@@ -114,8 +112,8 @@ def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
     columns: list[tuple[str, dict[str, str]]] = []
     for result in answers:
         name, steps = f"`{short_names(result)[result['reference']]}`", f"{result['steps']:,} steps"
-        loss = next(method["loss"] for method in result["methods"] if method["method"] == result["reference"])
-        cells = {name: "diverged" if loss is None else f"{loss:.4f}"} | _cells(_compared(result, TOKENS))
+        reference = next(method for method in result["methods"] if method["method"] == result["reference"])
+        cells = {name: _loss(reference)} | _cells(_compared(result, TOKENS))
         if result is answers[-1] and more_seeds is not None:
             cells |= _cells(_against_reference(more_seeds))
         columns.append((steps, cells))
@@ -151,7 +149,7 @@ def _minus(control: str) -> str:
 
 def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {
-        row: "diverged" if side(one) is None else f"{_plus_minus(one)}, {_lower(one)}"
+        row: "too few runs finished" if side(one) is None else f"{_plus_minus(one)}, {_lower(one)}"
         for row, one in differences.items()
     }
 
@@ -171,13 +169,16 @@ def _lower(difference: Mapping[str, Any]) -> str:
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]], reference: str = "") -> str:
     """Which methods are better, worse or not shown to differ; the reference is named once, if at all."""
-    words = {-1: "better than", 1: "worse than", 0: "not shown to differ from", None: "not comparable with"}
+    words = {-1: "better", 1: "worse", 0: "not shown to differ", None: "not comparable"}
+    prepositions = {-1: "than", 1: "than", 0: "from", None: "with"}
     names = {method: f"`{name}`" for method, name in short_names(result).items()}
+    sides = [side(one) for one in differences]
     told = grouped(names, differences, words)
-    if len(differences) > 1 and all(side(one) == 0 for one in differences):
-        told = ["no method is shown to differ from"]
-    without = [clause.rpartition(" ")[0] for clause in told]  # the preposition
-    return ", and ".join([f"{told[0]} {reference}", *without[1:]] if reference else without)
+    if len(differences) > 1 and set(sides) == {0}:
+        told = ["no method is shown to differ"]
+    first = next(at for at in words if at in sides)
+    named = f" {prepositions[first]} {reference}" if reference else ""
+    return ", and ".join([told[0] + named, *told[1:]])
 
 
 def _so_far(stages: Mapping[str, Result]) -> str:
@@ -230,12 +231,11 @@ def comparison(result: Result) -> str:
     for method in result["methods"]:
         tokens = difference_of(result, method["method"])
         seconds = difference_of(result, method["method"], SECONDS)
-        loss = "diverged" if method["loss"] is None else f"{method['loss']:.4f}"
         cells = (
             f"`{names[method['method']]}`",
-            loss,
+            _loss(method),
             _plus_minus(tokens),
-            agreement(tokens).removeprefix("lower in ") if tokens else "",
+            agreement(tokens).removeprefix("lower in ") if tokens and side(tokens) is not None else "",
             f"{method['time']:.2f}×",
             _plus_minus(seconds),
         )
@@ -246,6 +246,13 @@ def comparison(result: Result) -> str:
         f"`{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
+
+
+def _loss(method: Mapping[str, Any]) -> str:
+    if not method["diverged"]:
+        return f"{method['loss']:.4f}"
+    ended = len(method["losses"]) - len(method["diverged"])
+    return f"{method['loss']:.4f}, {ended} of {len(method['losses'])} seeds" if ended else "diverged"
 
 
 def _setting(result: Result, seeds: str) -> str:

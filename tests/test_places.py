@@ -248,3 +248,19 @@ def test_committed_verdicts_are_on_the_claims_of_the_experiments() -> None:
     claims = {claim.id: claim for experiment in all_experiments() for claim in experiment.claims}
     advice = "write it anew: gomhc reproduce, then copy reproduction/claims.json to studies/paper/"
     assert {one["id"]: one["statement"] for one in committed} == {id: c.statement for id, c in claims.items()}, advice
+
+
+def test_methods_without_pairs_of_runs_have_no_difference(tmp_path: Path) -> None:
+    studies = compared(tmp_path, "stage-2", "none", "identity", "go")
+    file = studies / "streams" / "stage-2" / "compare.json"
+    result = json.loads(file.read_text())
+    result["methods"][1] |= {"loss": None, "losses": [None] * 3, "diverged": ["nan"] * 3}
+    result["methods"][2] |= {"losses": [1.5, 1.5, None], "diverged": ["nan"]}
+    result["differences"][0] |= {"mean": None, "low": None, "high": None, "seeds": [None] * 3}
+    file.write_text(json.dumps(result))
+    answer = write_results.streams(studies).splitlines()
+    assert "| `identity` | too few runs finished | 1.25× |" in answer
+    assert "`go` is better than the plain network (`none`), and `identity` is not comparable" in answer[0]
+    stage = write_results.streams_stages(studies)
+    assert "| `identity` | diverged |  |  | 1.25× |" in stage
+    assert "| `go` | 1.5000, 2 of 3 seeds | −0.0100 ± 0.0010 | 2 of 2 seeds | 1.50× |" in stage

@@ -1,11 +1,11 @@
-"""`gomhc compare`: train several methods on the same batches from the same weights, and compare their losses."""
+"""`gomhc compare`: train several methods on the same batches, from the same weights where shapes agree."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
 from gomhc.lab.cli.terminal import print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import Setting, StepCost
+from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
@@ -63,7 +63,7 @@ def compare(
     equal_seconds: bool = False,
     plan: bool = False,
 ) -> None:
-    """Train several methods on the same batches from the same weights, and compare their losses.
+    """Train several methods on the same batches, from the same weights where shapes agree, and compare their losses.
 
     A METHOD is a mixing as `gomhc train --mixing` takes it, with options of the recipe after an @, as in
     go@start=mean-stream,readout=learned. none is the plain network, and none:as-wide=go is the plain network
@@ -100,12 +100,9 @@ def compare(
     for file in (out / "compare.json", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
-        setting = Setting(data.tokenizer.vocab_size, processes.device.type, execution.compile)
-
-        def costs(file: str, recipes: Mapping[str, Recipe]) -> dict[str, StepCost]:
-            return _costs(out / file, recipes, setting, processes)
-
-        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, recipes, costs)
+        setting = StepSetting(data.tokenizer.vocab_size, processes.device.type, execution.compile)
+        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, setting, processes)
+        comparison.measure("costs.json", recipes)
         numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
             comparison.tell_plan(recipes, numbers, tunings, equal_seconds)
@@ -138,14 +135,26 @@ class _Comparison:
         records: Records,
         jobs: int,
         corpus: TrainingText,
-        recipes: Mapping[str, Recipe],
-        costs_of: Callable[[str, Mapping[str, Recipe]], dict[str, StepCost]],
+        setting: StepSetting,
+        processes: World,
     ) -> None:
         self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
-        self.corpus, self.costs_of = corpus, costs_of
-        self.costs = costs_of("costs.json", recipes)
+        self.corpus, self.setting, self.processes = corpus, setting, processes
         for problem in records.damaged:
             _say(f"damaged record: {problem}; running it again")
+
+    def measure(self, name: str, recipes: Mapping[str, Recipe]) -> None:
+        """Go by the costs in a file, which the main process measures first if they are not there."""
+        file, setting = self.out / name, self.setting
+
+        def measured() -> str:
+            if step_costs.load(file, recipes, setting) is None:
+                step_costs.save(file, step_costs.measure(recipes, setting, _watch_turns), recipes, setting)
+            return str(file)
+
+        costs = step_costs.load(Path(self.processes.from_main(measured)), recipes, setting)
+        assert costs is not None
+        self.costs: dict[str, StepCost] = costs
 
     def compare(
         self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool
@@ -157,12 +166,12 @@ class _Comparison:
             self.run(tuning.tasks(recipes, data))
             for method, recipe in recipes.items():
                 if tuning.applies(recipe):
-                    tried = Tried(tuning, tuning.losses(recipe, data, self.records))
+                    tried = Tried(tuning, tuning.losses(method, recipe, data, self.records))
                     tuned[method].append(tried)
                     recipes[method] = tuning.applied(recipe, tried.best)
             recipes = with_wide_controls(recipes)
         if any(tuning.option in step_costs.SIZES for tuning in tunings):
-            self.costs = self.costs_of("costs-tuned.json", recipes)
+            self.measure("costs-tuned.json", recipes)
         self.run(comparison_tasks(recipes, seeds, data))
         timed = at_equal_seconds(recipes, self.costs) if equal_seconds else None
         if timed is not None:
@@ -171,9 +180,8 @@ class _Comparison:
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run the tasks that have no record yet."""
-        tasks = distinct(tasks)
-        to_do = [task for task in tasks if self.records.find(task) is None]
-        _say(f"{len(tasks) - len(to_do)} runs kept, {len(to_do)} to do")
+        to_do, num_kept = self._to_do(tasks)
+        _say(f"{num_kept} runs kept, {len(to_do)} to do")
         if not to_do:
             return
         stop, errors = self.out / ".stop", list[str]()
@@ -222,8 +230,7 @@ class _Comparison:
         tasks += comparison_tasks(recipes, seeds, self.corpus.tokens)
         if equal_seconds:
             tasks += comparison_tasks(at_equal_seconds(recipes, self.costs), seeds, self.corpus.tokens)
-        tasks = distinct(tasks)
-        to_do = [task for task in tasks if self.records.find(task) is None]
+        to_do, num_kept = self._to_do(tasks)
         for method, recipe in recipes.items():
             cost = self.costs[method]
             print(
@@ -232,9 +239,15 @@ class _Comparison:
             )
         hours = sum(map(self.seconds, to_do)) / 3600
         print(
-            f"{len(to_do)} runs to do ({len(tasks) - len(to_do)} kept): {hours:.2f} hours one after the other, "
+            f"{len(to_do)} runs to do ({num_kept} kept): {hours:.2f} hours one after the other, "
             f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
         )
+
+    def _to_do(self, tasks: Sequence[Task]) -> tuple[list[Task], int]:
+        """Return the tasks that have no record yet, and how many have one."""
+        different = distinct(tasks)
+        to_do = [task for task in different if self.records.find(task) is None]
+        return to_do, len(different) - len(to_do)
 
     def seconds(self, task: Task) -> float:
         """Return the time that a run takes."""
@@ -270,19 +283,6 @@ def _checked(
     if twice := [option for index, option in enumerate(options) if option in options[:index]]:
         raise ValueError(f"every option is tuned once, with all its values; got {twice[0]} twice")
     return recipes, tunings, jobs
-
-
-def _costs(file: Path, recipes: Mapping[str, Recipe], setting: Setting, processes: World) -> dict[str, StepCost]:
-    """Return the costs in the file, after the main process has measured them if they are not there."""
-
-    def measured() -> str:
-        if step_costs.load(file, recipes, setting) is None:
-            step_costs.save(file, step_costs.measure(recipes, setting, _watch_turns), recipes, setting)
-        return str(file)
-
-    costs = step_costs.load(Path(processes.from_main(measured)), recipes, setting)
-    assert costs is not None
-    return costs
 
 
 def _watch_turns(turns: Iterator[Turn], total: int) -> Iterator[Turn]:

@@ -121,7 +121,7 @@ def cost_table(result: Result) -> Table:
     return Table(
         header=header,
         rows=rows,
-        caption="A training step (on a CPU, with one thread): median and interquartile range of steps of all methods "
+        caption="A training step (one thread on a CPU): median and interquartile range of steps of all methods "
         "in turns, and peak memory beyond weights and optimizer state.",
     )
 

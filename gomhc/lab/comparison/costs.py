@@ -1,4 +1,4 @@
-"""What a training step of each method costs: median of interleaved steps, on a CPU with one thread, and peak memory.
+"""Cost of a training step of each method: median time of interleaved steps (one thread on a CPU) and peak memory.
 
 The time of the runs themselves says little, as they share the machine with each other. Costs are kept in a file, so
 that a comparison that is started again goes by the same ones.
@@ -7,6 +7,7 @@ that a comparison that is started again goes by the same ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ EARLIER_SIZES = {
     "device": "cpu",
     "compile": False,
 }
-"""What files had that do not have these."""
+"""Values for files written before these fields existed."""
 ROUNDS = 7
 """How often each method is timed."""
 
@@ -59,7 +60,7 @@ class StepCost:
 
 
 @dataclass(frozen=True)
-class Setting:
+class StepSetting:
     """What the cost of a step depends on, apart from the recipe."""
 
     vocab_size: int
@@ -67,7 +68,7 @@ class Setting:
     compile: bool
 
 
-def load(file: Path, recipes: Mapping[str, Recipe], setting: Setting) -> dict[str, StepCost] | None:
+def load(file: Path, recipes: Mapping[str, Recipe], setting: StepSetting) -> dict[str, StepCost] | None:
     """Return the costs in the file, or None unless it has those of all these methods."""
     try:
         kept = [
@@ -81,7 +82,7 @@ def load(file: Path, recipes: Mapping[str, Recipe], setting: Setting) -> dict[st
     return {method: costs[0] for method, costs in found.items()} if all(found.values()) else None
 
 
-def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe], setting: Setting) -> None:
+def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe], setting: StepSetting) -> None:
     """Write the costs to the file."""
     entries = [{"model": _model(recipes[method], setting), "cost": vars(cost)} for method, cost in costs.items()]
     write_atomically(file, seal({"costs": entries}, indent=1))
@@ -89,7 +90,7 @@ def save(file: Path, costs: Mapping[str, StepCost], recipes: Mapping[str, Recipe
 
 def measure(
     recipes: Mapping[str, Recipe],
-    setting: Setting,
+    setting: StepSetting,
     watch: Callable[[Iterator[Turn], int], Iterator[Turn]],
 ) -> dict[str, StepCost]:
     """Time steps of all methods in turns; `watch` shows the progress of that many turns.
@@ -106,7 +107,8 @@ def measure(
             for method, recipe in recipes.items()
             if timed_method[models[method]] == method
         ]
-        taken = list(watch(turns(contenders, ROUNDS), num_turns(contenders, ROUNDS)))
+        with _compilable(len(contenders)) if setting.compile else nullcontext():
+            taken = list(watch(turns(contenders, ROUNDS), num_turns(contenders, ROUNDS)))
     finally:
         torch.set_num_threads(before)
     timing_of = {timing.method: timing for timing in timings(taken, ())}
@@ -119,6 +121,15 @@ def measure(
     return {method: cost(method) for method in recipes}
 
 
+@contextmanager
+def _compilable(num_models: int) -> Iterator[None]:
+    """Inside, torch.compile compiles that many models of one class; by default, all after the eighth run uncompiled."""
+    import torch._dynamo
+
+    with torch._dynamo.config.patch(recompile_limit=max(num_models, torch._dynamo.config.recompile_limit)):
+        yield
+
+
 def seconds(recipe: Recipe, cost: StepCost) -> float:
     """Return the time of a run: its steps and its evaluations, whose tokens cost a third."""
     evaluations = recipe.steps // recipe.evaluate_every + 1
@@ -126,7 +137,7 @@ def seconds(recipe: Recipe, cost: StepCost) -> float:
     return 1e-3 * cost.milliseconds * (recipe.steps + evaluations * evaluated)
 
 
-def _step(recipe: Recipe, setting: Setting) -> Callable[[], object]:
+def _step(recipe: Recipe, setting: StepSetting) -> Callable[[], object]:
     vocab_size, device = setting.vocab_size, setting.device
     generator = torch.Generator().manual_seed(0)
     model = GPT(recipe.gpt_config(vocab_size), generator).to(device)
@@ -149,6 +160,6 @@ def _step(recipe: Recipe, setting: Setting) -> Callable[[], object]:
     return run
 
 
-def _model(recipe: Recipe, setting: Setting) -> dict[str, Any]:
+def _model(recipe: Recipe, setting: StepSetting) -> dict[str, Any]:
     """Return what the cost depends on."""
     return {**{name: getattr(recipe, name) for name in SIZES}, **asdict(setting)}

@@ -1,4 +1,4 @@
-"""The methods of a comparison: recipes that share text, batches and weights, and differ in the rest.
+"""The methods of a comparison: recipes that share text and batches, weights where shapes agree, and differ in the rest.
 
 A method is written as a mixing, with options of the recipe after an @:
 
@@ -8,11 +8,10 @@ A method is written as a mixing, with options of the recipe after an @:
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab.comparison.runs import OF_STREAMS
 from gomhc.lab.training.recipe import AS_WIDE, Recipe
 
@@ -34,6 +33,8 @@ SHARED = (
 """Fields of a recipe that all methods share, because they decide the batches or when the loss is measured."""
 OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in SHARED)
 """Fields of a recipe that can be an option of a method."""
+OF_SIZE = (*OF_STREAMS, "num_layers", "num_heads", "num_channels")
+"""Options that decide the number of parameters, which `none:as-wide` shares with the method that it matches."""
 
 
 def recipes_of(methods: Sequence[str], base: Recipe) -> dict[str, Recipe]:
@@ -49,32 +50,41 @@ def recipes_of(methods: Sequence[str], base: Recipe) -> dict[str, Recipe]:
         )
     if twice := [method for index, method in enumerate(methods) if method in methods[:index]]:
         raise ValueError(f"every method must be given once, got {twice[0]} twice")
-    mixings = [method.partition("@")[0] for method in methods]
-    with_streams = next((mixing for mixing in mixings if mixing.partition(":")[0] != NO_MIXING), None)
-    return with_wide_controls({method: _recipe(method, base, with_streams) for method in methods})
+    controls = [method for method in methods if method.startswith(AS_WIDE.removesuffix("="))]
+    others = {method: _recipe(method, base, ()) for method in methods if method not in controls}
+    recipes = others | {method: _recipe(method, base, others.values()) for method in controls}
+    return {method: recipes[method] for method in methods}
 
 
 def with_wide_controls(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return the recipes, each `none:as-wide` with the streams of its method, unless it has options of its own."""
+    """Give each `none:as-wide` the size of the method that it matches; its own options take precedence."""
 
     def matched(method: str, recipe: Recipe) -> Recipe:
-        twin = next((other for other in recipes.values() if other.mixing == recipe.as_wide_as), recipe)
         own = options_of(method.partition("@")[2])
-        return replace(recipe, **{name: getattr(twin, name) for name in OF_STREAMS if name not in own})
+        size = _matched_size(recipe.mixing, recipes.values())
+        return replace(recipe, **{name: value for name, value in size.items() if name not in own})
 
-    return {method: matched(method, recipe) if recipe.as_wide_as else recipe for method, recipe in recipes.items()}
+    return {method: matched(method, recipe) for method, recipe in recipes.items()}
 
 
-def _recipe(method: str, base: Recipe, with_streams: str | None) -> Recipe:
+def _recipe(method: str, base: Recipe, others: Collection[Recipe]) -> Recipe:
+    """Return `base` with the mixing and the options of a method, which matches one of the others if it is a control."""
     mixing, _, options = method.partition("@")
     if mixing == AS_WIDE.removesuffix("="):
+        with_streams = next((recipe.mixing for recipe in others if recipe.parametrization is not None), None)
         if with_streams is None:
             raise ValueError(f"{mixing} needs a method with streams beside it, or one of its own: {AS_WIDE}go")
         mixing = AS_WIDE + with_streams
     try:
-        return replace(base, mixing=mixing, **options_of(options))
+        return replace(base, mixing=mixing, **_matched_size(mixing, others) | options_of(options))
     except ValueError as error:
         raise ValueError(f"method {method}: {error}") from None
+
+
+def _matched_size(mixing: str, others: Collection[Recipe]) -> dict[str, Any]:
+    """Return the options of the size of the first method that `none:as-wide=MIXING` matches; nothing without one."""
+    twin = next((recipe for recipe in others if AS_WIDE + recipe.mixing == mixing), None)
+    return {} if twin is None else {name: getattr(twin, name) for name in OF_SIZE}
 
 
 def options_of(text: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from gomhc.checks import require_whole
 from gomhc.lab.comparison.costs import StepCost
-from gomhc.lab.comparison.methods import OPTIONS, value_of
-from gomhc.lab.comparison.runs import OF_STREAMS, Records, Task, without_meaning
+from gomhc.lab.comparison.methods import OF_SIZE, OPTIONS, value_of
+from gomhc.lab.comparison.runs import Records, Task, without_meaning
 from gomhc.lab.results.record import Record
 from gomhc.lab.training.recipe import Recipe
 
@@ -47,8 +47,8 @@ class Tuning:
         return cls(option, tried, tuple(range(first, first + num_seeds)), steps or base.steps)
 
     def applies(self, recipe: Recipe) -> bool:
-        """Return whether the option is one of this method; the size of `none:as-wide` is that of another."""
-        return self.option not in without_meaning(recipe) and not (recipe.as_wide_as and self.option in OF_STREAMS)
+        """Return whether the option is tuned for this method; `none:as-wide` takes its size from another method."""
+        return self.option not in without_meaning(recipe) and not (recipe.as_wide_as and self.option in OF_SIZE)
 
     def tasks(self, recipes: Mapping[str, Recipe], data: str) -> list[Task]:
         """Return the runs of all methods, values and seeds."""
@@ -60,11 +60,11 @@ class Tuning:
             for value in self.values
         ]
 
-    def losses(self, recipe: Recipe, data: str, records: Records) -> dict[object, float]:
+    def losses(self, method: str, recipe: Recipe, data: str, records: Records) -> dict[object, float]:
         """Return the mean last validation loss of each value; a run that diverged counts as infinite."""
 
         def loss(value: object) -> float:
-            tasks = [Task("", self._recipe(recipe, value, seed), data) for seed in self.seeds]
+            tasks = [Task(method, self._recipe(recipe, value, seed), data) for seed in self.seeds]
             return float(np.mean([last_loss(record) for record in records.of(tasks)]))
 
         return {value: loss(value) for value in self.values}

@@ -47,8 +47,14 @@ def result(
     equal_seconds: Mapping[str, Recipe] | None,
 ) -> Result:
     """Summarize the records of all runs; `equal_seconds` are the recipes of the runs at equal seconds, if there are."""
-    found = {method: _records(recipe, seeds, corpus, records) for method, recipe in recipes.items()}
-    timed = {method: _records(recipe, seeds, corpus, records) for method, recipe in (equal_seconds or {}).items()}
+
+    def found_for(recipes: Mapping[str, Recipe]) -> dict[str, list[Record]]:
+        return {
+            method: records.of(comparison_tasks({method: recipe}, seeds, corpus.tokens))
+            for method, recipe in recipes.items()
+        }
+
+    found, timed = found_for(recipes), found_for(equal_seconds or {})
     at_seconds = _last_losses(timed) if timed else _losses_when_first_ends(found, costs)
     base = next(iter(recipes.values()))
     everything = [record for group in (*found.values(), *timed.values()) for record in group]
@@ -82,10 +88,6 @@ def result(
             "core_hours": sum(record.wall_time for record in everything) / 3600,
         }
     )
-
-
-def _records(recipe: Recipe, seeds: Sequence[int], corpus: TrainingText, records: Records) -> list[Record]:
-    return records.of(comparison_tasks({recipe.mixing: recipe}, seeds, corpus.tokens))
 
 
 def _last_losses(found: Mapping[str, Sequence[Record]]) -> dict[str, list[float]]:

@@ -44,7 +44,7 @@ OF_COEFFICIENTS: dict[str, Any] = {
 }
 """Fields of a recipe that mean nothing to a plain network, and what its records have for them."""
 OF_STREAMS: dict[str, Any] = {"num_streams": 4, "dynamic": True, "readout": "mean"}
-"""The same for `none`; the control `none:as-wide` gets its size from them."""
+"""Fields that mean nothing to `none` either; `none:as-wide` takes its size from them."""
 POINTS = 200
 """Points of a curve that a record keeps."""
 
@@ -121,8 +121,10 @@ class Records:
 
     def find(self, task: Task) -> Record | None:
         """Return the record of a task, whatever version of the code made it."""
-        wanted = task.configuration
-        return next((record for record in self._records if {**EARLIER, **record.configuration} == wanted), None)
+        wanted, nothing = task.configuration, without_meaning(task.recipe)
+        return next(
+            (record for record in self._records if {**EARLIER, **record.configuration, **nothing} == wanted), None
+        )
 
     def of(self, tasks: Sequence[Task]) -> list[Record]:
         """Return the records of tasks that were all run."""
@@ -170,6 +172,8 @@ def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop
         return Outcome(task)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    if execution.compile:
+        torch._dynamo.reset()  # which compiles no more than eight models in a process
     started = time.perf_counter()
     try:
         metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)

@@ -19,6 +19,8 @@ STREAMS = "streams"
 """The study of residual streams in small language models, which decides claims where it has their methods."""
 ANSWERS = ("stage-2", "stage-5")
 """The stages of this study that answer its question, with the same methods; the others explore."""
+MORE_SEEDS = "stage-6"
+"""The stage that compares go-mHC with the plain network of its size, in the setting of the last answer."""
 
 
 def files(name: str, studies: Path | None = None) -> list[Path]:

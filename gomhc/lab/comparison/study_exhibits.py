@@ -8,8 +8,8 @@ from dataclasses import replace
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab.comparison.comparison_exhibits import curves_plot, differences_plot, loss_table
 from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, Result, difference_between, method_with
-from gomhc.lab.comparison.study import answers
-from gomhc.lab.comparison.words import answer, difference_clause, difference_of, side, signed, steps_of
+from gomhc.lab.comparison.study import MORE_SEEDS, answers
+from gomhc.lab.comparison.words import answer, capitalized, difference_clause, difference_of, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import Badge, Card, Exhibit, Link
 from gomhc.lab.training.recipe import AS_WIDE
 
@@ -39,16 +39,16 @@ def study_card(study: Mapping[str, Result], link: Link) -> Card | None:
     """Return what the stages that answer the question say of go-mHC; the number is that of the last one."""
     found = [(result, _go(result)) for result in answers(study)]
     told = [(result, go, difference_of(result, go)) for result, go in found if go is not None]
-    if not told or any(side(difference) is None for _, _, difference in told):
+    if not told or side(told[-1][2]) is None:
         return None
     result, go, difference = told[-1]
     assert difference is not None
     clauses = [f"in {steps_of(result)}, {difference_clause(result, one)}" for result, _, one in told if one]
     sentences = [f"In small language models on {result['corpus']['name']}, {'; '.join(clauses)}."]
-    wide = next((one["method"] for one in result["methods"] if one["recipe"]["mixing"].startswith(AS_WIDE)), None)
-    if wide is not None:
-        clause = difference_clause(result, difference_between(result, go, wide))
-        sentences.append(f"Against a plain network as large as itself, {clause}.")
+    more = study.get(MORE_SEEDS, result)
+    if (wide := method_with(more, AS_WIDE + GO, FOUR)) is not None:
+        against = difference_between(more, go, wide["method"])
+        sentences.append(f"{capitalized(difference_clause(more, against))}.")
     if result["equal_seconds"] != CUT_SHORT and (seconds := difference_of(result, go, SECONDS)) is not None:
         sentences.append(f"At equal training time, {difference_clause(result, seconds)}.")
     return Card(

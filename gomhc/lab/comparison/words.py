@@ -9,6 +9,7 @@ from typing import Any
 from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import SECONDS, TOKENS, Result
 from gomhc.lab.exhibits.exhibit import listed
+from gomhc.lab.training.recipe import AS_WIDE
 
 CALLED = {"none": "the plain network", "none:as-wide": "the plain network of the same size"}
 """Names of methods -> what sentences call them."""
@@ -20,21 +21,23 @@ def answer(result: Result) -> list[str]:
     """Return the answer in one or two sentences: the method with the lowest loss, and how the others differ.
 
     Both are about equal tokens. A sentence for each method is in `findings`. A method that diverged with some seeds is
-    not called the best, because its mean is one over other seeds.
+    not called the best, because its mean is over fewer seeds.
     """
     ended = [method for method in result["methods"] if not method["diverged"]]
     if not ended:
-        return ["Every method diverged with at least one seed, so none is called the best."]
+        return ["Every method diverged with at least one seed, so no method is called the best."]
     best = min(ended, key=lambda method: method["loss"])
     after = f"the lowest validation loss after {result['tokens']:,} tokens, {best['loss']:.4f} nats per token"
     difference = difference_of(result, best["method"])
-    if difference is None:
-        first = f"{_capitalized(_called(result, best['method']))} has {after}."
-    else:
-        first = f"{_capitalized(_called(result, best['method']))} has {after}; {difference_clause(result, difference)}."
+    first = f"{_called(result, best['method'])} has {after}"
+    if len(ended) < len(result["methods"]):
+        first = f"Of the methods that finished with all seeds, {first}"
+    if difference is not None:
+        first += f"; {difference_clause(result, difference)}"
+    first = f"{capitalized(first)}."
     others = [item for item in result[TOKENS] if item is not difference]
     if len(others) == 1:
-        return [first, f"{_capitalized(difference_clause(result, others[0]))}."]
+        return [first, f"{capitalized(difference_clause(result, others[0]))}."]
     return [first, _groups(result, others)] if others else [first]
 
 
@@ -162,10 +165,12 @@ def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
 
 def _called(result: Result, method: str) -> str:
     name = short_names(result)[method]
+    if name.startswith(AS_WIDE):
+        return f"the plain network as large as {name.removeprefix(AS_WIDE)}"
     return CALLED.get(name, name)
 
 
-def _capitalized(text: str) -> str:
+def capitalized(text: str) -> str:
     """Return the text with a capital letter, unless it starts with the key of a mixing."""
     return text[0].upper() + text[1:] if text.startswith(("the ", "no ")) else text
 

@@ -13,9 +13,9 @@ def comparison_page(result: Result) -> Page:
     """Return the page of a comparison."""
     lead = (
         f"{', '.join(short_names(result).values())}: trained with {len(result['seeds'])} seeds each on "
-        f"{result['tokens']:,} tokens of {result['corpus']['name']}. Methods of a seed see the same batches and start "
-        "from the same weights, except for a plain network with wider layers, whose weights have other shapes. none is "
-        "the plain residual network.",
+        f"{result['tokens']:,} tokens of {result['corpus']['name']}. Methods of a seed see the same batches. They "
+        "start from the same weights unless their layers have other shapes, as those of none:as-wide do. none is the "
+        "plain residual network.",
     )
     tuning = exhibits.tuning_tables(result)
     sections = (

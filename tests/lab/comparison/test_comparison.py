@@ -17,7 +17,7 @@ from small_runs import small_recipe
 from torch import Tensor
 
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import Setting, StepCost
+from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
@@ -119,7 +119,10 @@ class TestMethods:
         assert abs(wide.num_parameters - streams.num_parameters) <= base.num_layers * (2 * num_channels + 1) / 2
         assert wide.num_parameters == sum(weight.numel() for weight in GPT(wide).parameters())
 
-    @pytest.mark.parametrize("options", ["num_streams=8", "dynamic=False", "readout=learned,num_streams=2"])
+    @pytest.mark.parametrize(
+        "options",
+        ["num_streams=8", "dynamic=False", "readout=learned,num_streams=2", "num_layers=2", "num_channels=64"],
+    )
     @pytest.mark.parametrize("control", ["none:as-wide", "none:as-wide=go", "none:as-wide=go@learning_rate=0.1"])
     def test_wide_control_is_as_large_as_the_method_beside_it_with_its_options(
         self, control: str, options: str
@@ -131,6 +134,12 @@ class TestMethods:
         assert recipes[control].gpt_config(61).num_parameters != pytest.approx(
             Recipe().gpt_config(61).num_parameters, rel=2e-3
         )
+
+    def test_wide_control_takes_a_number_of_streams_that_its_mixing_needs(self) -> None:
+        streams = "kronecker:factors=(2,4)@num_streams=8"
+        recipes = recipes_of(("none", "none:as-wide", streams), Recipe())
+        assert list(recipes) == ["none", "none:as-wide", streams]
+        assert recipes["none:as-wide"].num_streams == 8
 
     def test_own_options_of_a_wide_control_stand(self) -> None:
         recipes = recipes_of(("none:as-wide=go@num_streams=2", "go", "go@num_streams=2"), Recipe())
@@ -167,7 +176,12 @@ class TestRecords:
         Store(tmp_path).save(record_of(task, [2.0]))
         found = Records(tmp_path)
         assert found.find(Task("other name", Recipe(corpus="there.txt", save_every=7), "data")) is not None
-        for other in (Recipe(seed=1), Recipe(mixing="none"), Recipe(readout="sum")):
+        plain = Task("none", Recipe(mixing="none"), "data")
+        made_with = {**plain.configuration, "num_streams": 2}  # as records were kept at first
+        key = key_of(EXPERIMENT, "Training", made_with, FORMAT)
+        found.add(replace(record_of(plain, [3.0]), configuration=made_with, key=key))
+        assert found.find(plain) is not None
+        for other in (Recipe(seed=1), Recipe(mixing="identity"), Recipe(readout="sum")):
             assert found.find(Task("go", other, "data")) is None
         assert found.find(Task("go", Recipe(), "other data")) is None
 
@@ -343,7 +357,7 @@ class TestPlan:
         for task in tuning.tasks({"go": Recipe()}, "data"):
             loss = losses[task.recipe.learning_rate][task.recipe.seed - tuning.seeds[0]]
             records.add(record_of(task, [3.0, loss]) if loss else record_of(task, [], diverged="nan"))
-        found = tuning.losses(Recipe(), "data", records)
+        found = tuning.losses("go", Recipe(), "data", records)
         assert found == {1e-3: 1.5, 2e-3: 1.45, 4e-3: math.inf}
         assert Tried(tuning, found).best == 2e-3
 
@@ -389,10 +403,31 @@ class TestPlan:
         recipes["go"] = tuning.applied(recipes["go"], 8)
         assert with_wide_controls(recipes)["none:as-wide=go"].num_streams == 8
 
+    def test_what_tuning_chose_for_a_wide_control_stays(self) -> None:
+        control = "none:as-wide=go@learning_rate=0.1"
+        recipes = recipes_of(("none", control, "go"), Recipe())
+        recipes[control] = replace(recipes[control], learning_rate=0.2)
+        assert with_wide_controls(recipes)[control].learning_rate == 0.2
+
+    @pytest.mark.parametrize("compiled", [False, True])
+    def test_models_are_timed_as_they_are_trained(self, monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+        made: list[Any] = []
+
+        def compile_model(model: Any) -> Any:
+            made.append(model)
+            return model
+
+        monkeypatch.setattr(torch, "compile", compile_model)
+        small = Recipe(num_layers=1, num_heads=1, num_channels=8, context_length=8, batch_size=1)
+        recipes = recipes_of(("none", "go", "go@start=mean-stream", "identity"), small)
+        costs = step_costs.measure(recipes, StepSetting(11, "cpu", compile=compiled), lambda turns, total: turns)
+        assert set(costs) == set(recipes)
+        assert len(made) == (3 if compiled else 0)  # both starts of go are one model
+
     def test_costs_are_kept_for_the_same_models_and_no_others(self, tmp_path: Path) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
         costs = {method: StepCost(2.0, 0.1, 3.0, 1) for method in recipes}
-        setting = Setting(61, "cpu", compile=False)
+        setting = StepSetting(61, "cpu", compile=False)
         step_costs.save(tmp_path / "costs.json", costs, recipes, setting)
         again = recipes_of(("none", "go"), Recipe(learning_rate=0.5, steps=3, seed=4, start="near-identity"))
         assert step_costs.load(tmp_path / "costs.json", again, setting) == costs

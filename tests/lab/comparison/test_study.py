@@ -14,6 +14,7 @@ import scipy.stats
 from comparisons import comparison
 
 from gomhc.lab.comparison import study
+from gomhc.lab.comparison.comparison_exhibits import curves_plot, loss_table
 from gomhc.lab.comparison.study import STREAMS, stages
 from gomhc.lab.comparison.study_claims import study_findings
 from gomhc.lab.comparison.study_exhibits import study_card, study_exhibits
@@ -209,8 +210,24 @@ class TestCard:
         result["equal_seconds"] = "complete runs"
         card = study_card({"stage-5": result}, self.LINK)
         assert card is not None
-        assert "Against a plain network as large as itself, go is 0.0500 above" in card.text
+        assert "go is 0.0500 above the plain network as large as go (" in card.text
         assert "At equal training time, go is 0.0500 below the plain network" in card.text
+
+    def test_more_seeds_against_the_wide_control_count(self) -> None:
+        result = comparison({"none": seeds(1.5), "none:as-wide=go": seeds(1.4), "go": seeds(1.45)})
+        more = comparison({"none:as-wide=go": [*seeds(1.5), 1.5], "go": [*seeds(1.44), 1.44]})
+        card = study_card({"stage-5": result, "stage-6": more}, self.LINK)
+        assert card is not None
+        assert "go is 0.06" in card.text
+        assert "below the plain network as large as go" in card.text
+        assert "6 of 6 seeds" in card.text
+
+    def test_answer_that_cannot_be_compared_does_not_hide_another(self) -> None:
+        first = comparison({"none": [1.5, 1.6, 1.5], "go": [None, None, 1.49]})
+        last = comparison({"none": seeds(1.5), "go": seeds(1.3)})
+        card = study_card({"stage-2": first, "stage-5": last}, self.LINK)
+        assert card is not None
+        assert "go cannot be compared with the plain network: too few pairs of runs finished" in card.text
 
     def test_there_is_none_without_the_two_methods(self) -> None:
         assert study_card({}, self.LINK) is None
@@ -253,8 +270,17 @@ class TestWords:
         assert answer(comparison({"none": [None, None], "go": [None, None]}))[0].startswith("Every method diverged")
 
     def test_method_that_diverged_with_its_worst_seed_is_not_called_the_best(self) -> None:
-        said = answer(comparison({"none": [1.0, 2.0, 1.5], "go": [0.99, None, 1.49]}))
-        assert said[0].startswith("The plain network has the lowest validation loss")
+        result = comparison({"none": [1.0, 2.0, 1.5], "go": [0.99, None, 1.49]})
+        assert answer(result)[0].startswith(
+            "Of the methods that finished with all seeds, the plain network has the lowest validation loss"
+        )
+        cells = [row[1] for row in loss_table(result).rows]
+        assert [str(getattr(cell, "text", cell)) for cell in cells] == [
+            "1.5000 ± 0.0010",
+            "1.2400 ± 0.0010 (2 of 3 seeds)",
+        ]
+        difference = curves_plot(result).draw().axes[1]
+        assert len(difference.lines) == 1  # the line at zero
 
     def test_names_are_mixings_with_the_options_that_tell_them_apart(self) -> None:
         names = short_names(
