@@ -24,6 +24,7 @@ from gomhc.lab.comparison.words import (
     difference_of,
     grouped,
     methods_by_name,
+    plus_minus,
     short_names,
     side,
     signed,
@@ -149,7 +150,7 @@ def _minus(control: str) -> str:
 
 def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {
-        row: "too few runs finished" if side(one) is None else f"{_plus_minus(one)}, {_lower(one)}"
+        row: "too few runs finished" if side(one) is None else f"{plus_minus(one)}, {_lower(one)}"
         for row, one in differences.items()
     }
 
@@ -158,8 +159,8 @@ def _about(answers: Sequence[Result]) -> str:
     """What the table shows."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
     return (
-        f"First row: {_setting(answers[0], seeds)} Others: differences, paired by seed, ± half the width of "
-        f"their 95 % interval, and the number of seeds with a lower loss.{_wide(answers[0])}"
+        f"First row: {_setting(answers[0], seeds)} Others: differences paired by seed, ± half the width of their 95 % "
+        f"interval, and seeds with a lower loss.{_wide(answers[0])}"
     )
 
 
@@ -234,10 +235,10 @@ def comparison(result: Result) -> str:
         cells = (
             f"`{names[method['method']]}`",
             _loss(method),
-            _plus_minus(tokens),
+            plus_minus(tokens),
             agreement(tokens).removeprefix("lower in ") if tokens and side(tokens) is not None else "",
             f"{method['time']:.2f}×",
-            _plus_minus(seconds),
+            plus_minus(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
     setting = _setting(result, str(len(result["seeds"])))
@@ -274,13 +275,6 @@ def _learning_rate(result: Result) -> str:
     """The learning rate, if all methods share it."""
     rates = {method["recipe"]["learning_rate"] for method in result["methods"]}
     return f" Learning rate {rates.pop():g}." if len(rates) == 1 else ""
-
-
-def _plus_minus(difference: Mapping[str, Any] | None) -> str:
-    """`−0.0042 ± 0.0019`, or nothing where there is no difference."""
-    if difference is None or side(difference) is None:
-        return ""
-    return f"{signed(difference['mean'])} ± {(difference['high'] - difference['low']) / 2:.4f}"
 
 
 def _row(*cells: str) -> str:

@@ -9,7 +9,7 @@ from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab.comparison.comparison_exhibits import curves_plot, differences_plot, loss_table
 from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, Result, difference_between, method_with
 from gomhc.lab.comparison.study import MORE_SEEDS, answers
-from gomhc.lab.comparison.words import answer, capitalized, difference_clause, difference_of, side, signed, steps_of
+from gomhc.lab.comparison.words import answer, brief_clause, difference_of, side, signed, steps_of
 from gomhc.lab.exhibits.exhibit import Badge, Card, Exhibit, Link
 from gomhc.lab.training.recipe import AS_WIDE
 
@@ -43,17 +43,17 @@ def study_card(study: Mapping[str, Result], link: Link) -> Card | None:
         return None
     result, go, difference = told[-1]
     assert difference is not None
-    clauses = [f"in {steps_of(result)}, {difference_clause(result, one)}" for result, _, one in told if one]
+    clauses = [f"in {steps_of(result)}, {brief_clause(result, one)}" for result, _, one in told if one]
     sentences = [f"In small language models on {result['corpus']['name']}, {'; '.join(clauses)}."]
     more = study.get(MORE_SEEDS, result)
     if (wide := method_with(more, AS_WIDE + GO, FOUR)) is not None:
         against = difference_between(more, go, wide["method"])
-        sentences.append(f"{capitalized(difference_clause(more, against))}.")
+        sentences.append(f"{brief_clause(more, against)}.")
     if result["equal_seconds"] != CUT_SHORT and (seconds := difference_of(result, go, SECONDS)) is not None:
-        sentences.append(f"At equal training time, {difference_clause(result, seconds)}.")
+        sentences.append(f"At equal training time, {brief_clause(result, seconds)}.")
     return Card(
         number=signed(difference["mean"]),
-        text=" ".join(sentences),
+        text=f"{' '.join(sentences)} Differences in nats per token, with the 95 % interval over seeds.",
         badge=BADGES[side(difference) or 0],
         link=link,
         plot=differences_plot(result),

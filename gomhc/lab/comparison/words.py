@@ -34,10 +34,10 @@ def answer(result: Result) -> list[str]:
         first = f"Of the methods that finished with all seeds, {first}"
     if difference is not None:
         first += f"; {difference_clause(result, difference)}"
-    first = f"{capitalized(first)}."
+    first = f"{_capitalized(first)}."
     others = [item for item in result[TOKENS] if item is not difference]
     if len(others) == 1:
-        return [first, f"{capitalized(difference_clause(result, others[0]))}."]
+        return [first, f"{_capitalized(difference_clause(result, others[0]))}."]
     return [first, _groups(result, others)] if others else [first]
 
 
@@ -105,6 +105,13 @@ def interval(difference: Mapping[str, Any] | None) -> str:
     return f"{signed(difference['mean'])} ({signed(difference['low'])} to {signed(difference['high'])})"
 
 
+def plus_minus(difference: Mapping[str, Any] | None) -> str:
+    """Return `−0.0042 ± 0.0019`, half the width of the interval, or nothing where there is no difference."""
+    if difference is None or side(difference) is None:
+        return ""
+    return f"{signed(difference['mean'])} ± {(difference['high'] - difference['low']) / 2:.4f}"
+
+
 def signs(difference: Mapping[str, Any] | None) -> str:
     """Return the sign of the difference of each seed; · where a run diverged."""
     if difference is None:
@@ -133,6 +140,14 @@ def difference_clause(result: Result, difference: Mapping[str, Any]) -> str:
         return f"no difference is shown between {method} and {reference}: {signed(difference['mean'])} ({ends})"
     size = signed(abs(difference["mean"])).removeprefix("+")
     return f"{method} is {size} {'below' if where < 0 else 'above'} {reference} ({ends})"
+
+
+def brief_clause(result: Result, difference: Mapping[str, Any]) -> str:
+    """Return `go is below the plain network (−0.0150 ± 0.0050)`, or that no difference is shown."""
+    method, reference = (_called(result, difference[name]) for name in ("method", "reference"))
+    words = {-1: "below", 1: "above", 0: "not shown to differ from", None: "not comparable with"}
+    numbers = plus_minus(difference)
+    return f"{method} is {words[side(difference)]} {reference}{f' ({numbers})' if numbers else ''}"
 
 
 def break_even_sentence(result: Result, method: str) -> str:
@@ -170,7 +185,7 @@ def _called(result: Result, method: str) -> str:
     return CALLED.get(name, name)
 
 
-def capitalized(text: str) -> str:
+def _capitalized(text: str) -> str:
     """Return the text with a capital letter, unless it starts with the key of a mixing."""
     return text[0].upper() + text[1:] if text.startswith(("the ", "no ")) else text
 
