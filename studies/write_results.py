@@ -89,7 +89,7 @@ def _verdict_on_go(answers: Sequence[Result]) -> str:
         told.append(f"{words[side(difference_of(result, method))]} in {steps_of(result)}")
         if result["equal_seconds"] != CUT_SHORT:
             told.append(f"{words[side(difference_of(result, method, SECONDS))]} at equal seconds")
-    return f"`{GO}`, compared with the plain network (`none`): {listed(told)}."
+    return f"`{GO}` against the plain network (`none`): {listed(told)}."
 
 
 def _verdicts(answers: Sequence[Result]) -> str:

@@ -120,7 +120,7 @@ def test_in_short_the_verdict_is_on_go(tmp_path: Path) -> None:
     compared(tmp_path, "stage-2", "none", "identity", "go")
     studies = compared(tmp_path, "stage-5", "none", "identity", "go", equal_seconds="complete runs")
     assert write_results.streams_in_short(studies).splitlines()[0] == (
-        "`go`, compared with the plain network (`none`): better in 2,000 steps of 2,048 tokens, better in 2,000 steps "
+        "`go` against the plain network (`none`): better in 2,000 steps of 2,048 tokens, better in 2,000 steps "
         "of 2,048 tokens and worse at equal seconds."
     )
 
