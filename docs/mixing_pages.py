@@ -273,7 +273,7 @@ class Cost(NamedTuple):
 
 def time_in_words(key: str) -> str:
     """The time of the map as a multiple of go's, if it was measured, and the command that measures it."""
-    time = mixing_table.times().get(key)
+    time = mixing_table.times_relative_to_go("projection").get(key)
     measured = "" if time is None or key == "go" else f" It takes {mixing_table.short(time)}× the time of `go`."
     return f"{measured} Time depends on the machine; measure it with `gomhc bench projection`."
 
