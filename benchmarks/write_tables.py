@@ -88,11 +88,13 @@ def decode(rows: Rows) -> str:
 
 
 def step(rows: Rows) -> str:
-    """Times of a training step, as multiples of the plain model's."""
+    """Times and peak memory of a training step, as multiples of the plain model's, which comes first."""
     sizes = rows[0]["sizes"]
     model = f"{sizes['layers']} layers of c = {sizes['c']}, {sizes['batch']} x {sizes['tokens']} tokens"
-    table = [f"| training step, {model} | / plain residual |", "|---|---|"]
-    table += [f"| {row['method']} | {_short(row['ratios']['plain residual'])} |" for row in rows]
+    table = [f"| training step, {model} | time / plain residual | peak memory / plain residual |", "|---|---|---|"]
+    for row in rows:
+        memory = row["megabytes"] / rows[0]["megabytes"]
+        table.append(f"| {row['method']} | {_short(row['ratios']['plain residual'])} | {_short(memory)} |")
     return "\n".join(table)
 
 
@@ -111,9 +113,11 @@ def overview() -> str:
     ]
     if (FOLDER / "step.json").exists():
         steps = {row["method"]: row["ratios"]["plain residual"] for row in rows_of("step")}
+        memory = {row["method"]: row["megabytes"] for row in rows_of("step")}
         rows.append(("training step, 30M GPT with `go`", "the plain GPT (small models pay more)", steps["go"]))
+        rows.append(("peak memory of that step", "the plain GPT", memory["go"] / memory["plain residual"]))
     rows.append(("decoding a token, 30M GPT with `go`", "the plain GPT", tokens[0]))
-    head = ["| d = 4 | compared with | time |", "|---|---|---|"]
+    head = ["| d = 4 | compared with | ratio |", "|---|---|---|"]
     return "\n".join(head + [f"| {what} | {other} | {_short(ratio)}× |" for what, other, ratio in rows])
 
 

@@ -31,7 +31,7 @@ ENTRIES = {
     "sinkhorn-v4": Entry("softmax(Z) + ε, scaled likewise", "d²", "DeepSeek-V4"),
     "sinkhorn-linear": Entry("\\|Z\\|, scaled likewise", "d²", "go-mHC, app. B.9"),
     "permutations": Entry("Σ softmax(z)ₖ Pₖ over all d! permutations", "d!", "mHC-lite"),
-    "kronecker": Entry("U₁ ⊗ U₂ ⊗ …", "of its factors", "KromHC"),
+    "kronecker": Entry("U₁ ⊗ U₂ ⊗ …", "sum over factors", "KromHC"),
     "average": Entry("Σ softmax(w)ᵢ Bᵢ of another mixing's Bᵢ", "k(p + 1)", "go-mHC, app. H"),
     "transportation": Entry("entries one by one, within what is left", "(d − 1)²"),
     "projection": Entry("argmin ‖B − Z‖ over the polytope", "d²", "mHC-proj"),

@@ -30,7 +30,6 @@ from gomhc.lab.comparison.words import (
     signed,
     steps_of,
 )
-from gomhc.lab.exhibits.exhibit import listed
 from gomhc.lab.experiments.catalogue import all_experiments
 from gomhc.lab.experiments.lm import TinyLanguageModel
 from gomhc.lab.results.claim import Finding, Verdict
@@ -65,8 +64,8 @@ def streams(studies: Path = FOLDER) -> str:
 
 
 def streams_in_short(studies: Path = FOLDER) -> str:
-    """The same: the verdict on go-mHC alone, and numbers of the last of these stages."""
-    return _answer(studies, _verdict_on_go, 1)
+    """The table of the last of these stages."""
+    return _answer(studies, lambda answers: "", 1)
 
 
 def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown: int) -> str:
@@ -75,21 +74,10 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
-    about = _about(shown), *map(_break_even, shown), _rivals(stages.get(RIVALS))
-    table = _side_by_side(shown, stages.get(study.MORE_SEEDS))
-    return f"{verdict(answers)}\n\n{table}\n\n{' '.join(filter(None, about))}"
-
-
-def _verdict_on_go(answers: Sequence[Result]) -> str:
-    """How go-mHC compares with the plain network in each stage, and at equal seconds, where there are runs for it."""
-    words = {-1: "better", 1: "worse", 0: "no difference shown", None: "not comparable"}
-    told = []
-    for result in answers:
-        method = methods_by_name(result)[GO]
-        told.append(f"{words[side(difference_of(result, method))]} in {steps_of(result)}")
-        if result["equal_seconds"] != CUT_SHORT:
-            told.append(f"{words[side(difference_of(result, method, SECONDS))]} at equal seconds")
-    return f"`{GO}` against the plain network (`none`): {listed(told)}."
+    more_seeds = stages.get(study.MORE_SEEDS)
+    about = _about(shown, more_seeds), *map(_break_even, shown), _rivals(stages.get(RIVALS))
+    table = _side_by_side(shown, more_seeds)
+    return "\n\n".join(filter(None, (verdict(answers), table, " ".join(filter(None, about)))))
 
 
 def _verdicts(answers: Sequence[Result]) -> str:
@@ -122,7 +110,8 @@ def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
             columns.append((f"{steps}, equal seconds", _cells(_compared(result, SECONDS))))
     last = answers[-1]
     names = short_names(last)
-    columns.append(("step time", {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in last["methods"]}))
+    heading = "step time" if len(answers) == 1 else f"step time, {last['steps']:,} steps"
+    columns.append((heading, {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in last["methods"]}))
     rows = dict.fromkeys(row for _, cells in columns for row in cells)
     lines = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
     return "\n".join([*lines, *(_row(row, *(cells.get(row, "") for _, cells in columns)) for row in rows)])
@@ -155,12 +144,14 @@ def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _about(answers: Sequence[Result]) -> str:
+def _about(answers: Sequence[Result], more_seeds: Result | None) -> str:
     """What the table shows."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
+    if more_seeds is not None:
+        seeds += f' ("of {len(more_seeds["seeds"])}": {len(more_seeds["seeds"])})'
     return (
         f"First row: {_setting(answers[0], seeds)} Others: differences paired by seed, ± half the width of their 95 % "
-        f"interval, and seeds with a lower loss.{_wide(answers[0])}"
+        f"interval, and seeds with a lower loss. {_controls(answers[0])}"
     )
 
 
@@ -206,7 +197,7 @@ def _break_even(result: Result) -> str:
     found = break_even(result, method) if method else None
     return (
         f"At equal seconds, `{GO}` breaks even with a step time of about {found.time:.2f}× "
-        f"(95 % interval {found.low:.2f} to {found.high:.2f})."
+        f"({found.low:.2f} to {found.high:.2f})."
         if found
         else ""
     )
@@ -243,7 +234,7 @@ def comparison(result: Result) -> str:
         rows.append(_row(*cells[: 5 + timed]))
     setting = _setting(result, str(len(result["seeds"])))
     caption = (
-        f"{setting[0].upper()}{setting[1:]}{_learning_rate(result)}{_wide(result)} Differences from "
+        f"{setting[0].upper()}{setting[1:]}{_learning_rate(result)} {_controls(result)} Differences from "
         f"`{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
     )
     return "\n".join([*rows, "", caption + (f" Equal seconds: {result['equal_seconds']}." if timed else "")])
@@ -265,10 +256,11 @@ def _setting(result: Result, seeds: str) -> str:
     return f"nats per token after {text}, mean of {seeds} seeds; {size} M parameters."
 
 
-def _wide(result: Result) -> str:
-    """What the control of the same size is, if there is one."""
+def _controls(result: Result) -> str:
+    """What the plain network and the control of the same size are, if there is one, in a sentence."""
     wide = next((name for name in short_names(result).values() if name.startswith(AS_WIDE)), None)
-    return f" `{wide}` is a plain network with as many parameters as `{wide.removeprefix(AS_WIDE)}`." if wide else ""
+    of_size = f", `{wide}` one with as many parameters as `{wide.removeprefix(AS_WIDE)}`" if wide else ""
+    return f"`none` is the plain network{of_size}."
 
 
 def _learning_rate(result: Result) -> str:

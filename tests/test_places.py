@@ -116,15 +116,6 @@ def test_answers_stand_side_by_side(tmp_path: Path) -> None:
     assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | −0.0100 ± 0.0010, 2 of 2 | 1.25× |"
 
 
-def test_in_short_the_verdict_is_on_go(tmp_path: Path) -> None:
-    compared(tmp_path, "stage-2", "none", "identity", "go")
-    studies = compared(tmp_path, "stage-5", "none", "identity", "go", equal_seconds="complete runs")
-    assert write_results.streams_in_short(studies).splitlines()[0] == (
-        "`go` against the plain network (`none`): better in 2,000 steps of 2,048 tokens, better in 2,000 steps "
-        "of 2,048 tokens and worse at equal seconds."
-    )
-
-
 def test_a_stage_shows_losses_differences_seeds_and_times(tmp_path: Path) -> None:
     studies = compared(tmp_path, "stage-3", "none", "go", equal_seconds="complete runs")
     lines = write_results.streams_stages(studies).splitlines()

@@ -39,7 +39,9 @@ else:
 
 
 def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
-    """Train a language model, by default with the recipe stories-tiny; `gomhc train RECIPE --help` lists all options.
+    """Train a language model. The recipe can be left out; it is stories-tiny by default.
+
+    `gomhc train RECIPE --help` lists all options, as in gomhc train stories-tiny --help.
 
     The folder of a run holds its checkpoints, its metrics (metrics.jsonl) and curves for TensorBoard. Ctrl-C saves a
     checkpoint and stops. To train with several processes, use torchrun --nproc-per-node 2 -m gomhc train ...
