@@ -54,7 +54,7 @@ def test_table_counts_free_reals_as_the_registry_does(key, num_streams):
     mixing = gomhc.PARAMETRIZATIONS[key](num_streams=num_streams)
     formula = mixing_table.ENTRIES[key].free_reals
     if key == "kronecker":
-        assert formula == "of its factors"
+        assert formula == "sum over factors"
         return
     letters = {"d": num_streams, "s": getattr(mixing, "expressivity", None)}
     if key == "average":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,17 +57,15 @@ def findings(result: Result) -> list[str]:
 
 
 def short_names(result: Result) -> dict[str, str]:
-    """Return a name for each method: its mixing, and the options that tell it from others with the same mixing."""
+    """Return a name for each method: its mixing, the options that tell it from others with it, and `num_streams`."""
     methods = [method["method"] for method in result["methods"]]
     parts = {method: (method.partition("@")[0], _options(method)) for method in methods}
-    twins = Counter(mixing for mixing, _ in parts.values())
 
     def name(method: str) -> str:
         mixing, options = parts[method]
-        if twins[mixing] == 1:
-            return mixing
         shared = set.intersection(*(set(other) for same, other in parts.values() if same == mixing))
-        return ", ".join((mixing, *(option for option in options if option not in shared)))
+        told = [option for option in options if option not in shared or option.startswith("num_streams=")]
+        return ", ".join((mixing, *told))
 
     names = {method: name(method) for method in methods}
     return names if len(set(names.values())) == len(names) else {method: method for method in methods}

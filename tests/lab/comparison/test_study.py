@@ -289,7 +289,8 @@ class TestWords:
                     f"go@{START}": seeds(1.0),
                     f"go@{START},num_streams=8": seeds(1.0),
                     f"kronecker@{START}": seeds(1.0),
+                    f"orthogonal@{START},num_streams=8": seeds(1.0),
                 }
             )
         )
-        assert list(names.values()) == ["none", "go", "go, num_streams=8", "kronecker"]
+        assert list(names.values()) == ["none", "go", "go, num_streams=8", "kronecker", "orthogonal, num_streams=8"]
