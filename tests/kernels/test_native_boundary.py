@@ -569,10 +569,12 @@ def test_compiled_code_follows_a_forced_version():
     assert chosen(x) == 0
 
 
-def test_private_parts_of_torch_are_used_in_one_file():
+def test_private_parts_of_torch_are_used_in_one_file_of_the_library_and_one_of_the_laboratory():
     private = re.compile(r"\btorch\._[A-Za-z]|from torch\._|import torch\._")
-    files = {path.name for path in KERNELS.parent.rglob("*.py") if private.search(path.read_text())}
-    assert files == {"transforms.py"}
+    root = KERNELS.parent
+    files = {str(path.relative_to(root)) for path in root.rglob("*.py") if private.search(path.read_text())}
+    # Before torch 2.13, nothing public raises the limit of compiled models, which costs.py has to.
+    assert files == {"kernels/transforms.py", "lab/comparison/costs.py"}
 
 
 def test_without_the_private_function_everything_is_plain_and_right():

@@ -173,7 +173,7 @@ def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     if execution.compile:
-        torch._dynamo.reset()  # which compiles no more than eight models in a process
+        torch.compiler.reset()  # which compiles no more than eight models in a process
     started = time.perf_counter()
     try:
         metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)
