@@ -68,20 +68,20 @@ def loss_table(result: Result) -> Table:
 
 
 def differences_plot(result: Result, lead: str = "") -> Plot:
-    """Paired differences to the reference with their intervals, a row a method; `lead` opens the caption."""
+    """Paired differences from the reference with their intervals, a row a method; `lead` opens the caption."""
     return Plot(
         draw=lambda: _forest(result),
-        caption=f"{lead} Difference of the validation loss to {_reference(result)}, in nats per token: mean and 95 % "
+        caption=f"{lead} Validation loss minus that of {_reference(result)}, in nats per token: mean and 95 % "
         f"interval over {len(result['seeds'])} seeds (strokes), at equal tokens and at equal training time "
         f"({result['equal_seconds']}). Left of zero is better.".strip(),
     )
 
 
 def curves_plot(result: Result) -> Plot:
-    """Validation loss over tokens, and its difference to the reference."""
+    """Validation loss over tokens, and its difference from the reference."""
     return Plot(
         draw=lambda: _curves(result),
-        caption="Validation loss over steps, mean over seeds and their range (shade), and the mean difference to "
+        caption="Validation loss over steps, mean over seeds and their range (shade), and the mean difference from "
         f"{_reference(result)}.",
     )
 
@@ -220,7 +220,7 @@ def _curves(result: Result) -> Figure:
     if apart:
         difference.set_ylim(min(0, *apart) - 0.005, max(0, *apart) + 0.005)
     loss.set(xlabel="step", ylabel="validation loss, nats per token")
-    difference.set(xlabel="step", ylabel=f"difference to {_reference(result)}")
+    difference.set(xlabel="step", ylabel=f"difference from {_reference(result)}")
     figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 

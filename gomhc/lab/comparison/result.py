@@ -124,7 +124,7 @@ def method_with(result: Result, mixing: str, num_streams: int) -> dict[str, Any]
 
 
 def difference_between(result: Result, method: str, reference: str, which: str = TOKENS) -> dict[str, Any]:
-    """Return the paired difference of any two methods of a result, from their differences to its reference."""
+    """Return the paired difference of any two methods of a result, from their differences from its reference."""
     to_reference = {one["method"]: one["seeds"] for one in result[which]}
     to_reference[result["reference"]] = [0.0] * len(result["seeds"])
     first, second = (np.array(to_reference[name], float) for name in (method, reference))  # None becomes nan

@@ -17,10 +17,10 @@ Verdicts = Mapping[int | None, str]
 
 
 def answer(result: Result) -> list[str]:
-    """Return the answer in one or two sentences: the method with the lowest loss, and how the others differ.
+    """Return the answer in two or three sentences: the lowest loss, how others differ, and equal training time.
 
-    Both are about equal tokens. A sentence for each method is in `findings`. A method that diverged with some seeds is
-    not called the best, because its mean is over fewer seeds.
+    The first two are about equal tokens. A sentence for each method is in `findings`. A method that diverged with some
+    seeds is not called the best, because its mean is over fewer seeds.
     """
     ended = [method for method in result["methods"] if not method["diverged"]]
     if not ended:
@@ -35,13 +35,18 @@ def answer(result: Result) -> list[str]:
         first += f"; {difference_clause(result, difference)}"
     first = f"{_capitalized(first)}."
     others = [item for item in result[TOKENS] if item is not difference]
+    said = [first]
     if len(others) == 1:
-        return [first, f"{_capitalized(difference_clause(result, others[0]))}."]
-    return [first, _groups(result, others)] if others else [first]
+        said.append(f"{_capitalized(difference_clause(result, others[0]))}.")
+    elif others:
+        said.append(f"Of the others, {_groups(result, others)}.")
+    if result[SECONDS]:
+        said.append(f"At equal training time ({result['equal_seconds']}), {_groups(result, result[SECONDS])}.")
+    return said
 
 
 def findings(result: Result) -> list[str]:
-    """Return a sentence for each difference to the reference, then on break-even and on runs that diverged."""
+    """Return a sentence for each difference from the reference, then on break-even and on runs that diverged."""
     sentences = [f"At equal tokens, {difference_clause(result, difference)}." for difference in result[TOKENS]]
     sentences += [
         f"At equal training time ({result['equal_seconds']}), {difference_clause(result, difference)}."
@@ -122,7 +127,7 @@ def steps_of(result: Result) -> str:
 
 
 def difference_of(result: Result, method: str, which: str = TOKENS) -> Mapping[str, Any] | None:
-    """Return the difference of a method to the reference, or None for the reference itself."""
+    """Return the difference of a method from the reference, or None for the reference itself."""
     return next((difference for difference in result[which] if difference["method"] == method), None)
 
 
@@ -169,10 +174,10 @@ def grouped(names: Mapping[str, str], differences: Sequence[Mapping[str, Any]], 
 
 
 def _groups(result: Result, differences: Sequence[Mapping[str, Any]]) -> str:
-    """Return one sentence that groups the methods by their difference to the reference."""
+    """Return clauses that group the methods by their difference from the reference."""
     reference = _called(result, result["reference"])
     words = {-1: f"below {reference}", 1: f"above {reference}", 0: "not shown to differ", None: "not comparable"}
-    return f"Of the others, {'; '.join(grouped(short_names(result), differences, words))}."
+    return "; ".join(grouped(short_names(result), differences, words))
 
 
 def _called(result: Result, method: str) -> str:

@@ -234,9 +234,9 @@ class TestCard:
 
 
 class TestWords:
-    def test_answer_names_the_lowest_loss_and_its_difference_to_the_reference(self) -> None:
+    def test_answer_names_the_lowest_loss_and_its_difference_from_the_reference(self) -> None:
         said = answer(comparison({"none": seeds(1.5), "go": seeds(1.488, NOISE)}))
-        assert len(said) == 1
+        assert said[1:] == ["At equal training time (learning curves cut short), go is below the plain network."]
         assert said[0].startswith(
             "go has the lowest validation loss after 5,000 tokens, 1.4886 nats per token; go is 0.0"
         )
@@ -260,7 +260,8 @@ class TestWords:
             "Of the others, identity is below the plain network; rows is above the plain network; circulant is not "
             "shown to differ; kronecker is not comparable."
         )
-        assert len(said) == 2
+        assert len(said) == 3
+        assert said[2].startswith("At equal training time (learning curves cut short), go and identity are below ")
 
     def test_answer_says_so_if_the_reference_is_best_or_nothing_ended(self) -> None:
         said = answer(comparison({"none": seeds(1.5), "go": seeds(1.6)}))
