@@ -75,7 +75,7 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
     more_seeds = stages.get(study.MORE_SEEDS)
-    about = _about(shown, more_seeds), *map(_break_even, shown), _rivals(stages.get(RIVALS))
+    about = _about(shown, more_seeds), _break_even(shown[-1]), _rivals(stages.get(RIVALS))
     table = _side_by_side(shown, more_seeds)
     return "\n\n".join(filter(None, (verdict(answers), table, " ".join(filter(None, about)))))
 
