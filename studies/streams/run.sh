@@ -16,7 +16,7 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
-# Stages 3 to 7: as many tokens in four times as many steps, and seeds that nothing was chosen with.
+# Stages 3 to 8: as many tokens in four times as many steps, and seeds that nothing was chosen with.
 small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
 lower=learning_rate=3e-3
 with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
@@ -49,6 +49,9 @@ for stage in $stages; do
         "go@$with_streams,dynamic=False" "go@$with_streams,total_leak=0.1" \
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
+    8) compare_in_small_batches stage-8 "none@$lower" "go@$with_streams" \
+        "none@learning_rate=1.5e-3" "go@start=equal-streams,learning_rate=1.5e-3,coefficient_learning_rate=1.5e-4" \
+        "none@learning_rate=6e-3" "go@start=equal-streams,learning_rate=6e-3,coefficient_learning_rate=6e-4" --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 8 --equal-seconds ;;
     6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
