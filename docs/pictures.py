@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from matplotlib.ticker import LogLocator
 from mixing_table import rows_of, short, times_relative_to_go
 
 import gomhc
@@ -121,7 +122,9 @@ def times(benchmark: str) -> Figure:
     color = {name: look(_name("go")).color if name == "go" else SPARE[0] for name in names}
     bars = axes.barh(names, [ratios[name] for name in names], color=[color[name] for name in names], height=0.7)
     axes.bar_label(bars, [f" {short(ratios[name])}" for name in names], fontsize=7)
-    axes.set_xscale("log")
+    axes.set_xscale("log", subs=())
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.margins(x=0.1)
     axes.set(xlabel="time, as a multiple of go's")
     axes.tick_params(axis="y", labelsize=8)

@@ -59,7 +59,7 @@ IN_PROGRESS = "The study is in progress; its plan is in `studies/{}/`."
 
 
 def streams(studies: Path = FOLDER) -> str:
-    """The stages that answer whether streams make a language model better, side by side, with all controls."""
+    """The stages that answer whether streams make a language model better, a table each, with all controls."""
     return _answer(studies, _verdicts, len(study.ANSWERS))
 
 
@@ -76,8 +76,15 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
     shown = answers[-num_shown:]
     more_seeds = stages.get(study.MORE_SEEDS)
     about = _about(shown, more_seeds), _break_even(shown[-1]), _rivals(stages.get(RIVALS))
-    table = _side_by_side(shown, more_seeds)
-    return "\n\n".join(filter(None, (verdict(answers), table, " ".join(filter(None, about)))))
+    tables = [
+        table
+        for result in shown
+        for table in (
+            f"**{steps_of(result)}**" if len(shown) > 1 else "",
+            _table(result, more_seeds if result is answers[-1] else None),
+        )
+    ]
+    return "\n\n".join(filter(None, (verdict(answers), *tables, " ".join(filter(None, about)))))
 
 
 def _verdicts(answers: Sequence[Result]) -> str:
@@ -93,28 +100,23 @@ def _verdict(result: Result, reference: str) -> str:
     return f"{told}."
 
 
-def _side_by_side(answers: Sequence[Result], more_seeds: Result | None) -> str:
-    """A row a method: its difference from the plain network in each stage, and the time of a step in the last.
+def _table(result: Result, more_seeds: Result | None) -> str:
+    """A row a method: its difference from the plain network, and the time of a step.
 
-    Then a row a control: the difference of go-mHC from it; in the last stage, with all seeds that there are.
+    Then a row a control: the difference of go-mHC from it, at equal tokens with all seeds that there are.
     """
-    columns: list[tuple[str, dict[str, str]]] = []
-    for result in answers:
-        name, steps = f"`{short_names(result)[result['reference']]}`", f"{result['steps']:,} steps"
-        reference = next(method for method in result["methods"] if method["method"] == result["reference"])
-        cells = {name: _loss(reference)} | _cells(_compared(result, TOKENS))
-        if result is answers[-1] and more_seeds is not None:
-            cells |= _cells(_against_reference(more_seeds))
-        columns.append((steps, cells))
-        if result["equal_seconds"] != CUT_SHORT:
-            columns.append((f"{steps}, equal seconds", _cells(_compared(result, SECONDS))))
-    last = answers[-1]
-    names = short_names(last)
-    heading = "step time" if len(answers) == 1 else f"step time, {last['steps']:,} steps"
-    columns.append((heading, {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in last["methods"]}))
-    rows = dict.fromkeys(row for _, cells in columns for row in cells)
-    lines = [_row("method", *(heading for heading, _ in columns)), _row(*["---"] * (1 + len(columns)))]
-    return "\n".join([*lines, *(_row(row, *(cells.get(row, "") for _, cells in columns)) for row in rows)])
+    names = short_names(result)
+    reference = next(method for method in result["methods"] if method["method"] == result["reference"])
+    loss = {f"`{names[result['reference']]}`": _loss(reference)}
+    columns = {"equal tokens": loss | _cells(_compared(result, TOKENS))}
+    if more_seeds is not None:
+        columns["equal tokens"] |= _cells(_against_reference(more_seeds))
+    if result["equal_seconds"] != CUT_SHORT:
+        columns["equal seconds"] = loss | _cells(_compared(result, SECONDS))
+    columns["step time"] = {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in result["methods"]}
+    lines = [_row("method", *columns), _row(*["---"] * (1 + len(columns)))]
+    rows = columns["equal tokens"]
+    return "\n".join([*lines, *(_row(row, *(cells.get(row, "") for cells in columns.values())) for row in rows)])
 
 
 def _compared(result: Result, which: str) -> dict[str, Mapping[str, Any]]:
@@ -138,20 +140,26 @@ def _minus(control: str) -> str:
 
 
 def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Row -> difference with its interval, unbroken by the end of a line, and seeds with a lower loss."""
     return {
-        row: "too few runs finished" if side(one) is None else f"{plus_minus(one)}, {_lower(one)}"
+        row: "too few runs finished" if side(one) is None else f"{unbroken(plus_minus(one))} ({_lower(one)})"
         for row, one in differences.items()
     }
 
 
+def unbroken(text: str) -> str:
+    """Return the text with spaces at which no line ends."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _about(answers: Sequence[Result], more_seeds: Result | None) -> str:
-    """What the table shows."""
+    """What the tables show."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
     if more_seeds is not None:
         seeds += f' ("of {len(more_seeds["seeds"])}": {len(more_seeds["seeds"])})'
     return (
-        f"First row: {_setting(answers[0], seeds)} Others: differences paired by seed, ± half the width of their 95 % "
-        f"interval, and seeds with a lower loss. {_controls(answers[0])}"
+        f"First row: validation loss, {_setting(answers[0], seeds)} Other rows: differences paired by seed, ± half "
+        f"their 95 % interval, and how many seeds are lower. {_controls(answers[0])}"
     )
 
 

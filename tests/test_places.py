@@ -93,6 +93,11 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
     return tmp_path
 
 
+def said(studies: Path) -> str:
+    """The answer, with ordinary spaces."""
+    return write_results.streams(studies).replace("\N{NO-BREAK SPACE}", " ")
+
+
 def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
     methods = ("none@learning_rate=0.006", "go@start=equal-streams")
     studies = compared(tmp_path, "stage-2", *methods, equal_seconds="complete runs")
@@ -101,19 +106,22 @@ def test_the_answer_shows_differences_seeds_and_times(tmp_path: Path) -> None:
         "In 2,000 steps of 2,048 tokens, `go` is better than the plain network (`none`); at equal seconds, `go` is "
         "worse."
     )
-    assert lines[2] == "| method | 2,000 steps | 2,000 steps, equal seconds | step time |"
-    assert lines[4] == "| `none` | 1.5000 |  | 1.00× |"
-    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | +0.0020 ± 0.0010, 0 of 2 | 1.25× |"
+    assert lines[2] == "| method | equal tokens | equal seconds | step time |"
+    assert lines[4] == "| `none` | 1.5000 | 1.5000 | 1.00× |"
+    expected = "| `go` | −0.0100 ± 0.0010 (2 of 2) | +0.0020 ± 0.0010 (0 of 2) | 1.25× |"
+    assert lines[5].replace("\N{NO-BREAK SPACE}", " ") == expected
+    assert "−0.0100\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.0010 (2 of 2)" in lines[5]
     assert "4.1 M tokens of stories.txt" in lines[-1]
 
 
-def test_answers_stand_side_by_side(tmp_path: Path) -> None:
+def test_each_answer_has_a_table_with_its_steps_above(tmp_path: Path) -> None:
     for stage in ANSWERS:
         studies = compared(tmp_path, stage, "none", "go")
-    lines = write_results.streams(studies).splitlines()
+    lines = said(studies).splitlines()
     sentence = "In 2,000 steps of 2,048 tokens, `go` is better than the plain network"
     assert lines[0] == f"{sentence} (`none`). {sentence}."
-    assert lines[5] == "| `go` | −0.0100 ± 0.0010, 2 of 2 | −0.0100 ± 0.0010, 2 of 2 | 1.25× |"
+    assert lines.count("**2,000 steps of 2,048 tokens**") == len(ANSWERS)
+    assert lines.count("| `go` | −0.0100 ± 0.0010 (2 of 2) | 1.25× |") == len(ANSWERS)
 
 
 def test_a_stage_shows_losses_differences_seeds_and_times(tmp_path: Path) -> None:
@@ -141,14 +149,16 @@ def test_go_is_compared_with_every_control(tmp_path: Path) -> None:
     file.write_text(json.dumps(result))
     oracle = scipy.stats.ttest_1samp([0.01, 0.02, 0.03], 0).confidence_interval(0.95)
     half = f"{(oracle.high - oracle.low) / 2:.4f}"
-    expected = f"| `go` minus `identity` | +0.0200 ± {half}, 0 of 3 | −0.0200 ± {half}, 3 of 3 |  |"
-    assert expected in write_results.streams(studies).splitlines()
+    expected = f"| `go` minus `identity` | +0.0200 ± {half} (0 of 3) | −0.0200 ± {half} (3 of 3) |  |"
+    assert expected in said(studies).splitlines()
 
 
 def test_in_short_only_the_last_answer_is_shown(tmp_path: Path) -> None:
     for stage in ANSWERS:
         studies = compared(tmp_path, stage, "none", "identity", "go")
-    assert "| `go` minus `identity` | +0.0000 ± 0.0000, 0 of 2 |  |" in write_results.streams_in_short(studies)
+    lines = write_results.streams_in_short(studies).replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    assert lines.count("| method | equal tokens | step time |") == 1
+    assert "| `go` minus `identity` | +0.0000 ± 0.0000 (0 of 2) |  |" in lines
 
 
 def test_rivals_are_compared_with_go(tmp_path: Path) -> None:
@@ -169,8 +179,8 @@ def test_rivals_are_compared_with_go(tmp_path: Path) -> None:
 def test_more_seeds_against_a_control_take_the_place_of_fewer(tmp_path: Path) -> None:
     compared(tmp_path, "stage-5", "none", "none:as-wide=go", "go")
     studies = compared(tmp_path, "stage-6", "none:as-wide=go", "go@start=equal-streams")
-    expected = "| `go` minus `none:as-wide=go` | −0.0100 ± 0.0010, 2 of 2 |  |"
-    assert expected in write_results.streams(studies).splitlines()
+    expected = "| `go` minus `none:as-wide=go` | −0.0100 ± 0.0010 (2 of 2) |  |"
+    assert expected in said(studies).splitlines()
 
 
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:

@@ -239,6 +239,8 @@ def _gradients(result: Result) -> Figure:
     for index in range(len(result["methods"])):
         _band(axes, result, index, "gradient_norm")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.set(xlabel="step", ylabel="gradient norm")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

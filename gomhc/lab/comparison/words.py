@@ -32,7 +32,7 @@ def answer(result: Result) -> list[str]:
     if len(ended) < len(result["methods"]):
         first = f"Of the methods that finished with all seeds, {first}"
     if difference is not None:
-        first += f"; {difference_clause(result, difference)}"
+        first += f"; {difference_clause(result, difference, called='it')}"
     first = f"{_capitalized(first)}."
     others = [item for item in result[TOKENS] if item is not difference]
     said = [first]
@@ -46,14 +46,19 @@ def answer(result: Result) -> list[str]:
 
 
 def findings(result: Result) -> list[str]:
-    """Return a sentence for each difference from the reference, then on break-even and on runs that diverged."""
+    """Return a sentence for each difference from the reference, then the remarks."""
     sentences = [f"At equal tokens, {difference_clause(result, difference)}." for difference in result[TOKENS]]
     sentences += [
         f"At equal training time ({result['equal_seconds']}), {difference_clause(result, difference)}."
         for difference in result[SECONDS]
     ]
-    sentences += filter(None, (break_even_sentence(result, difference["method"]) for difference in result[SECONDS]))
-    return sentences + [
+    return sentences + remarks(result)
+
+
+def remarks(result: Result) -> list[str]:
+    """Return what no table of a comparison says: at which step time methods break even, and which runs diverged."""
+    even = (break_even_sentence(result, difference["method"]) for difference in result[SECONDS])
+    return list(filter(None, even)) + [
         f"{short_names(result)[method['method']]} diverged with {len(method['diverged'])} of {len(method['losses'])} "
         f"seeds: {method['diverged'][0]}."
         for method in result["methods"]
@@ -131,9 +136,13 @@ def difference_of(result: Result, method: str, which: str = TOKENS) -> Mapping[s
     return next((difference for difference in result[which] if difference["method"] == method), None)
 
 
-def difference_clause(result: Result, difference: Mapping[str, Any]) -> str:
-    """Return `go is 0.0150 below the plain network (95 % interval ...)`, or that no difference is shown."""
+def difference_clause(result: Result, difference: Mapping[str, Any], *, called: str = "") -> str:
+    """Return `go is 0.0150 below the plain network (95 % interval ...)`, or that no difference is shown.
+
+    `called` stands for the method's name.
+    """
     method, reference = (_called(result, difference[name]) for name in ("method", "reference"))
+    method = called or method
     where = side(difference)
     if where is None:
         return f"{method} cannot be compared with {reference}: too few pairs of runs finished"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gomhc.lab.comparison import comparison_exhibits as exhibits
 from gomhc.lab.comparison.result import Result
-from gomhc.lab.comparison.words import answer, findings, short_names
+from gomhc.lab.comparison.words import answer, remarks, short_names
 from gomhc.lab.exhibits.exhibit import Exhibit, Table, Value
 from gomhc.lab.report.page import Page, Section
 
@@ -19,7 +19,7 @@ def comparison_page(result: Result) -> Page:
     )
     tuning = exhibits.tuning_tables(result)
     sections = (
-        Section(title="Loss", anchor="loss", paragraphs=findings(result), exhibits=[exhibits.loss_table(result)]),
+        Section(title="Loss", anchor="loss", paragraphs=remarks(result), exhibits=[exhibits.loss_table(result)]),
         Section(title="Learning curves", anchor="curves", exhibits=[exhibits.curves_plot(result)]),
         Section(
             title="Gradient norm and jitter",

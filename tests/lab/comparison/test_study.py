@@ -238,7 +238,7 @@ class TestWords:
         said = answer(comparison({"none": seeds(1.5), "go": seeds(1.488, NOISE)}))
         assert said[1:] == ["At equal training time (learning curves cut short), go is below the plain network."]
         assert said[0].startswith(
-            "go has the lowest validation loss after 5,000 tokens, 1.4886 nats per token; go is 0.0"
+            "go has the lowest validation loss after 5,000 tokens, 1.4886 nats per token; it is 0.0"
         )
         assert "below the plain network (95 % interval −0.0" in said[0]
         assert said[0].endswith("lower in 5 of 5 seeds).")
