@@ -43,7 +43,7 @@ def projection(rows: Rows) -> str:
     """Times of the maps, as multiples of go's at the same number of streams."""
     times = {(row["method"], row["sizes"]["d"]): row["milliseconds"] for row in rows}
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    table = ["| map, forward and backward, 16,384 matrices | d = 4 | d = 8 |", "|---|---|---|"]
+    table = ["| time / go of a map, forward and backward, 16,384 matrices | d = 4 | d = 8 |", "|---|---|---|"]
     for method in methods:
         cells = [_ratio(times[method, d], times["go", d]) if (method, d) in times else "" for d in (4, 8)]
         table.append(f"| {method} | {' | '.join(cells)} |")
@@ -53,7 +53,10 @@ def projection(rows: Rows) -> str:
 def layer(rows: Rows) -> str:
     """Times of a layer, as multiples of go's and of the roofline."""
     times = {row["method"]: row["milliseconds"] for row in rows}
-    table = ["| layer, forward and backward, 4,096 tokens, d = 4, c = 384 | / go | / roofline |", "|---|---|---|"]
+    table = [
+        "| layer, forward and backward, 4,096 tokens, d = 4, c = 384 | time / go | time / roofline |",
+        "|---|---|---|",
+    ]
     for method, time in times.items():
         table.append(f"| {method} | {_ratio(time, times['go'])} | {_ratio(time, times['roofline'])} |")
     return "\n".join(table)
@@ -80,7 +83,7 @@ def layer_sizes() -> str:
 def decode(rows: Rows) -> str:
     """Times of decoding one token or of reading a prompt, as multiples of the plain model's."""
     names = tuple(rows[0]["sizes"])
-    table = [f"| decoding | {' | '.join(names)} | / plain residual |", f"|---|{'---|' * len(names)}---|"]
+    table = [f"| decoding | {' | '.join(names)} | time / plain residual |", f"|---|{'---|' * len(names)}---|"]
     for row in rows:
         cells = (row["method"], *(row["sizes"][name] for name in names), _short(row["ratios"]["plain residual"]))
         table.append(f"| {' | '.join(map(str, cells))} |")
@@ -104,7 +107,7 @@ def overview() -> str:
     layers = {row["method"]: row["milliseconds"] for row in rows_of("layer")}
     tokens = [row["ratios"]["plain residual"] for row in rows_of("decode") if row["method"] == "go"]  # the GPT's first
     rows = [
-        ("map, `go`", "Sinkhorn in C++ (`sinkhorn`)", maps["go"] / maps["sinkhorn"]),
+        ("map, `go`", "Sinkhorn in C++", maps["go"] / maps["sinkhorn"]),
         ("", "20 Sinkhorn iterations in torch", maps["go"] / maps["20 Sinkhorn iterations"]),
         ("", "`torch.linalg.solve`", maps["go"] / maps["linalg.solve"]),
         ("layer, `go`", "its roofline: three products, eight copies", layers["go"] / layers["roofline"]),
@@ -117,7 +120,7 @@ def overview() -> str:
         rows.append(("training step, 30M GPT with `go`", "the plain GPT (small models pay more)", steps["go"]))
         rows.append(("peak memory of that step", "the plain GPT", memory["go"] / memory["plain residual"]))
     rows.append(("decoding a token, 30M GPT with `go`", "the plain GPT", tokens[0]))
-    head = ["| d = 4 | compared with | ratio |", "|---|---|---|"]
+    head = ["| time, d = 4 | compared with | ratio |", "|---|---|---|"]
     return "\n".join(head + [f"| {what} | {other} | {_short(ratio)}× |" for what, other, ratio in rows])
 
 

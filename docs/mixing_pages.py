@@ -70,7 +70,7 @@ Largest distance of a row or column sum from one, over 1,024 random 4 × 4 matri
 promise exactness; those with dashed lines do not.
 ```
 
-**Which one?** Start with [`go`](go.md): it is exact, is one operator, and takes up to 256 streams with the default
+**Which one?** Start with [`go`](go.md): it is exact, runs as one operator, and takes up to 256 streams with the default
 s = 2. Before you compare it with anything else, compare it with [`identity`](identity.md), which does not mix at all.
 Of the exact mixings that reach the whole polytope, [`transportation`](transportation.md) has the fewest free reals.
 

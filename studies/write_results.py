@@ -75,7 +75,7 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
     more_seeds = stages.get(study.MORE_SEEDS)
-    about = _about(shown, more_seeds), _break_even(shown[-1]), _rivals(stages.get(RIVALS))
+    about = _about(shown, more_seeds), _break_even(shown[-1]), _rivals(stages.get(RIVALS), brief=num_shown == 1)
     tables = [
         table
         for result in shown
@@ -114,7 +114,7 @@ def _table(result: Result, more_seeds: Result | None) -> str:
     if result["equal_seconds"] != CUT_SHORT:
         columns["equal seconds"] = loss | _cells(_compared(result, SECONDS))
     columns["step time"] = {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in result["methods"]}
-    lines = [_row("method", *columns), _row(*["---"] * (1 + len(columns)))]
+    lines = [_row("method", *columns), f"|{'---|' * (1 + len(columns))}"]
     rows = columns["equal tokens"]
     return "\n".join([*lines, *(_row(row, *(cells.get(row, "") for cells in columns.values())) for row in rows)])
 
@@ -154,12 +154,11 @@ def unbroken(text: str) -> str:
 
 def _about(answers: Sequence[Result], more_seeds: Result | None) -> str:
     """What the tables show."""
-    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in answers))
-    if more_seeds is not None:
-        seeds += f' ("of {len(more_seeds["seeds"])}": {len(more_seeds["seeds"])})'
+    counted = [*answers, more_seeds] if more_seeds is not None else answers
+    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in counted))
     return (
-        f"First row: validation loss, {_setting(answers[0], seeds)} Other rows: differences paired by seed, ± half "
-        f"their 95 % interval, and how many seeds are lower. {_controls(answers[0])}"
+        f"First row: validation loss, {_setting(answers[0], f'{seeds} seeds')} Other rows: differences paired by seed, "
+        f"± half their 95 % interval, and in how many seeds the loss is lower. {_controls(answers[0])}"
     )
 
 
@@ -189,14 +188,18 @@ def _so_far(stages: Mapping[str, Result]) -> str:
     return f"So far, with {len(result['seeds'])} seeds: {' '.join(answer(result))}"
 
 
-def _rivals(result: Result | None) -> str:
-    """How other mixings do against go-mHC, in a sentence."""
+def _rivals(result: Result | None, *, brief: bool) -> str:
+    """How other mixings do against go-mHC, in a sentence; a brief one leaves out the names of those that tie."""
     if result is None:
         return ""
     methods = methods_by_name(result)
     rivals = [method for name, method in methods.items() if name != GO and method != result["reference"]]
     differences = [difference_between(result, rival, methods[GO]) for rival in rivals]
-    return f"Other mixings, {len(result['seeds'])} seeds: {_groups(result, differences, f'`{GO}`')}."
+    tied = [rival for rival, difference in zip(rivals, differences, strict=True) if side(difference) == 0]
+    if not brief or len(tied) in (0, len(rivals)):
+        return f"Other mixings, {len(result['seeds'])} seeds: {_groups(result, differences, f'`{GO}`')}."
+    told = _groups(result, [one for one in differences if side(one) != 0], f"`{GO}`")
+    return f"Of {len(rivals)} other mixings ({len(result['seeds'])} seeds), {told}; the rest is not shown to differ."
 
 
 def _break_even(result: Result) -> str:
@@ -240,7 +243,7 @@ def comparison(result: Result) -> str:
             plus_minus(seconds),
         )
         rows.append(_row(*cells[: 5 + timed]))
-    setting = _setting(result, str(len(result["seeds"])))
+    setting = _setting(result, f"{len(result['seeds'])} seeds")
     caption = (
         f"{setting[0].upper()}{setting[1:]}{_learning_rate(result)} {_controls(result)} Differences from "
         f"`{names[result['reference']]}` are paired by seed, with the 95 % interval of Student's t."
@@ -261,7 +264,7 @@ def _setting(result: Result, seeds: str) -> str:
     sizes = sorted(method["num_parameters"] / 1e6 for method in result["methods"])
     text = f"{result['tokens'] / 1e6:.1f} M tokens of {corpus}"
     size = " to ".join(dict.fromkeys(f"{size:.1f}" for size in (sizes[0], sizes[-1])))
-    return f"nats per token after {text}, mean of {seeds} seeds; {size} M parameters."
+    return f"nats per token after {text}, mean of {seeds}; {size} M parameters."
 
 
 def _controls(result: Result) -> str:
@@ -282,16 +285,17 @@ def _row(*cells: str) -> str:
 
 
 def smollm2_in_short(studies: Path = FOLDER) -> str:
-    """The differences of `smollm2` in a sentence."""
+    """The differences of `smollm2` in a sentence, which says whether an interval lies below zero."""
     record = _smollm2(studies)
     if not record:
         return IN_PROGRESS.format("smollm2")
     arms = {name: arm for name, arm in record["summary"].items() if "difference" in arm}
-    told = " or ".join(_with_interval(arm) for arm in arms.values())
+    told = " and ".join(_with_interval(arm) for arm in arms.values())
+    gains = any(arm["difference"] + arm["half_width_95"] < 0 for arm in arms.values())
     steps, seeds = record["settings"]["steps"], min(arm["runs"] for arm in arms.values())
     return (
-        f"Fine-tuning SmolLM2-135M-Instruct with four streams changed the loss by {told}, by start ({steps} steps, "
-        f"{seeds} seeds; [details](docs/hugging-face.md))."
+        f"Fine-tuning SmolLM2-135M-Instruct with four streams showed {'a' if gains else 'no'} gain: {told} with two "
+        f"starts ({steps} steps, {seeds} seeds; [details](docs/hugging-face.md))."
     )
 
 

@@ -35,7 +35,8 @@ class Unistochastic(Parametrization):
     Args:
         num_streams: number of streams that the matrix mixes (d).
         initial_leak: share of a stream that goes to other streams at first.
-        expressivity: size of a block (s); 1 is the unistochastic set, larger values fill the polytope.
+        expressivity: size of a block (s); 1 gives the unistochastic matrices, and larger values
+            reach more of the polytope.
 
     Shape:
         - logits: (*batch, p) with p = (d s)²
@@ -51,7 +52,7 @@ class Unistochastic(Parametrization):
     names: ClassVar[Mapping[str, Mapping[str, Any]]] = {f"go-unitary-s{s}": {"expressivity": s} for s in (1, 2)}
 
     expressivity: int = 2
-    """Size of a block (s): 1 is the unistochastic set, and larger values fill the polytope."""
+    """Size of a block (s): 1 gives the unistochastic matrices, and larger values reach more of the polytope."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gomhc.inspection.inspection import Inspection
 
-COLLAPSED = 0.99
-"""Mean cosine between streams above which they count as collapsed."""
+NEARLY_EQUAL = 0.99
+"""Mean cosine between streams above which they count as nearly equal."""
 NOT_MIXED = 0.01
 """Distance from the identity, which can be up to sqrt(2 d), below which a connection hardly mixes."""
 FORGOTTEN = 0.01
@@ -72,12 +72,15 @@ def checks(inspection: Inspection) -> list[Check]:
 
 def _streams_differ(inspection: Inspection) -> Check:
     cosine = inspection.similarity[-1].item()
-    found = f"The streams have collapsed into one: their mean cosine at the last connection is {cosine:.4f}."
+    found = (
+        f"The streams are nearly equal: their mean cosine at the last connection is {cosine:.4f}. With the start "
+        "equal-streams, they are equal at first and need steps to separate."
+    )
     return Check(
         "streams differ",
         f"mean cosine {cosine:.4f} at the last connection",
-        f"at most {COLLAPSED}",
-        "" if cosine <= COLLAPSED else found,
+        f"at most {NEARLY_EQUAL}",
+        "" if cosine <= NEARLY_EQUAL else found,
     )
 
 

@@ -29,7 +29,7 @@ Start = Literal[TwinStart, "near-identity", "deepseek-v4"]
 DEFAULT_START: TwinStart = "equal-streams"
 """The default start of models and recipes, and of a connection that knows its index; the better one in our study."""
 INITIAL_SCALE = 0.01
-"""a of the equations: how strongly the streams steer the coefficients at first (HC, mHC)."""
+"""First value of the scales a of the equations (HC, mHC)."""
 FAVOURED_READ = 0.7
 """Read coefficient of the stream that a connection favours in the equal-streams start; the others share the rest."""
 WRITE_SPREAD = 1.0
@@ -57,7 +57,8 @@ class Coefficients(nn.Module):
         num_streams: number of streams (d); by default that of `mixing`, or 4 if `mixing` is text.
         dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         start: initial values, see :meth:`reset_parameters`.
-        initial_scale: how strongly the streams steer the coefficients at first (a of the equations).
+        initial_scale: first value of the scales a of the equations; with the zero initial weights of `equal-streams`
+            and `mean-stream`, it sets how fast the streams begin to steer the coefficients.
         layer_index: index of this connection in the network.
         read_offset: added to the read coefficients.
         norm_epsilon: added to the mean square of the streams.

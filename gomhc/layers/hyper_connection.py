@@ -41,7 +41,8 @@ class HyperConnection(nn.Module):
             ``"deepseek-v4"``; by default ``"equal-streams"`` if `layer_index` is given, and ``"mean-stream"``
             otherwise. With these two, a network computes the same as its plain residual twin at first; see
             :meth:`reset_parameters` of `Coefficients`.
-        initial_scale: how strongly the streams steer the coefficients at first (a of equations 2 to 4).
+        initial_scale: first value of the scales a of equations 2 to 4; with the zero initial weights of `equal-streams`
+            and `mean-stream`, it sets how fast the streams begin to steer the coefficients.
         layer_index: index of this connection in the network, from 0 on; ``"equal-streams"`` and
             ``"near-identity"`` favour stream `layer_index` modulo d, so that the connections of a network read
             different streams.

@@ -54,7 +54,7 @@ class GPTConfig:
         readout: how the streams are reduced to one before the last norm: ``"mean"``, ``"sum"`` or ``"learned"``.
         dynamic: whether coefficients are computed for each token; otherwise all tokens share the same ones.
         start: initial values of the coefficients, as for :class:`gomhc.HyperConnection`.
-        initial_scale: how strongly the streams steer the coefficients at first.
+        initial_scale: first value of the scales of the coefficients: how fast the streams begin to steer them.
         total_leak: initial leak of all connections together, divided equally among them; with None, each has the
             `initial_leak` of the mixing, so a deeper network leaks more.
         recompute: whether backward computes the connections and their branches again, instead of keeping activations.
@@ -92,7 +92,7 @@ class GPTConfig:
     start: Start = DEFAULT_START
     """Initial values of the coefficients."""
     initial_scale: float = INITIAL_SCALE
-    """How strongly the streams steer the coefficients at first."""
+    """First value of the scales of the coefficients: how fast the streams begin to steer them."""
     total_leak: float | None = None
     """Initial leak of all connections together, divided equally among them; with None, each has that of the mixing."""
     recompute: bool = False

@@ -29,8 +29,7 @@ class LayerGrowth(Benchmark):
     num_channels: int = 128
     """Number of channels of a stream (c)."""
     tokens: int = MOST_TOKENS
-    """Number of tokens in a call with up to four streams (d); with more streams, 16/d² times as many, but at least
-    64."""
+    """Number of tokens in a call with up to four streams; with more (d), 16/d² times as many, but at least 64."""
 
     title: ClassVar[str] = "A hyper-connection over the number of streams, forward and backward"
     references: ClassVar[tuple[str, ...]] = (Orthostochastic.key,)

@@ -54,8 +54,7 @@ class Projection(Benchmark):
     num_matrices: int = 16384
     """Number of matrices in a call."""
     grow: bool = False
-    """Also measure every method for d = 1 to 64, and go-mHC and torch.linalg.solve for s = 1 to 3; plot the time of
-    go-mHC."""
+    """Also measure every method for d = 1 to 64, go-mHC and linalg.solve for s = 1 to 3, and plot go-mHC's time."""
     plot: Path = Path("bench-projection.png")
     """File for the plot of --grow."""
 

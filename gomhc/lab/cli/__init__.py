@@ -6,6 +6,8 @@ A command is imported when it is chosen, so that it needs only the packages that
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -88,7 +90,13 @@ def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]
     def parsed(*args: Any, **kwargs: Any) -> Callable[[], None]:
         return partial(command, *args, **kwargs)
 
+    parsed.__doc__ = _one_line_each(command.__doc__ or "")
     return parsed
+
+
+def _one_line_each(docstring: str) -> str:
+    """Return a docstring with each argument on one line; tyro would keep the ends of indented lines."""
+    return re.sub(r"\n {8,}", " ", inspect.cleandoc(docstring))
 
 
 def _described(name: str) -> Callable[[], None]:

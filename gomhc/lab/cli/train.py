@@ -39,7 +39,7 @@ else:
 
 
 def train(training: Annotated[AnyTraining, tyro.conf.arg(name="")]) -> None:
-    """Train a language model. The recipe can be left out; it is stories-tiny by default.
+    """Train a language model with a recipe; `gomhc train` alone takes stories-tiny.
 
     `gomhc train RECIPE --help` lists all options, as in gomhc train stories-tiny --help.
 

@@ -122,9 +122,10 @@ class Exactness(Experiment):
             beside=("sinkhorn-gap",),
             number="{0:.1f} n·eps",
             holds="go-mHC is doubly stochastic to rounding at every scale of the logits: row and column sums are off "
-            "by at most {0:.1f} n·eps of float32. Those of twenty Sinkhorn iterations are off by {1:.2g} at scale 3.",
-            fails="go-mHC is not doubly stochastic to rounding: a row or column sum is off by {0:.3g} n·eps of "
-            "float32. Those of twenty Sinkhorn iterations are off by {1:.2g} at scale 3.",
+            "by at most {0:.1f} n·eps (float32, n = ds). After twenty Sinkhorn iterations they are off by up to "
+            "{1:.2g} (logits of scale 3).",
+            fails="go-mHC is not doubly stochastic to rounding: a row or column sum is off by {0:.3g} n·eps "
+            "(float32, n = ds). After twenty Sinkhorn iterations they are off by up to {1:.2g} (logits of scale 3).",
         ),
     )
 

@@ -67,8 +67,7 @@ class Options:
     store: Path = Path("judge.sqlite")
     """SQLite file of stories and answers; questions that it already answers are not asked again."""
     out: Path | None = None
-    """Folder to write judge.md, judge.tex, judge.html and judge.json to; gomhc reproduce with the same --out shows the
-    tables."""
+    """Folder for judge.md, judge.tex, judge.html and judge.json; gomhc reproduce with the same --out shows them."""
     dry_run: bool = False
     """Ask nothing; print the number of calls and tokens, and their cost if prices are given."""
     input_price: tuple[float, ...] = ()

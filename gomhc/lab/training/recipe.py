@@ -29,31 +29,28 @@ class Recipe:
     """Model, text and optimization of a run."""
 
     mixing: str = "go"
-    """Mixing of the streams: none (one plain residual stream), identity, go, go-unitary, sinkhorn, sinkhorn-linear,
-    sinkhorn-v4, permutations, kronecker, average, transportation, projection, circulant, spectral-sphere, orthogonal,
-    rows, off-diagonal, unconstrained, a name from the literature such as mhc-lite, or one that you registered. Options
-    follow a colon, as in go:expressivity=1. none:as-wide=go is the plain network with wider feed-forward networks, so
-    that it has as many parameters as go."""
+    """Mixing of the streams, with options after a colon, as in go:expressivity=1.
+    One of identity, go, go-unitary, sinkhorn, sinkhorn-linear, sinkhorn-v4, permutations, kronecker, average, \
+transportation, projection, circulant, spectral-sphere, orthogonal, rows, off-diagonal, unconstrained, a name from the \
+literature such as mhc-lite, or one that you registered.
+    none is the plain network with one stream, and none:as-wide=go a wider one with as many parameters as go."""
     num_streams: int = 4
     """Number of residual streams (d)."""
     start: Start = DEFAULT_START
     """Initial values of the coefficients (read, write and mix)."""
     total_leak: float | None = None
-    """Share of a stream that goes to other streams at first, over all mixes together; by default, each mix has the
-    initial leak of the mixing."""
+    """Share of a stream that goes to other streams at first, over all mixes; by default, initial_leak for each mix."""
     initial_scale: float = INITIAL_SCALE
-    """How strongly the streams steer the coefficients at first."""
+    """First value of the scales of the coefficients: how fast the streams begin to steer them."""
     dynamic: bool = True
     """Compute coefficients for each token; otherwise, all tokens share the same ones."""
     readout: Literal["mean", "sum", "learned"] = "mean"
     """How the streams are reduced to one before the last norm."""
 
     corpus: str = "stories"
-    """Training text: stories (generated), shakespeare or tinystories (downloads), or a text file with <|endoftext|>
-    after each document."""
+    """stories (generated), shakespeare or tinystories (downloads), or a text file; <|endoftext|> ends each document."""
     tokenizer: str = "character"
-    """Tokenizer: character, bpe:2048 (byte pairs trained on the corpus, with a vocabulary of that size), gpt2 (a
-    download), or a folder with GPT-2's vocab.json."""
+    """character, bpe:2048 (trained on the corpus, 2,048 tokens), gpt2 (a download), or a folder with vocab.json."""
 
     num_layers: int = 4
     """Number of blocks, each with attention and a feed-forward network."""
@@ -77,8 +74,8 @@ class Recipe:
     final_learning_rate: float = 1e-4
     """Learning rate at the end of the cosine schedule."""
     coefficient_learning_rate: float | None = 1e-4
-    """Peak learning rate of the coefficients (read, write and mix); None for the rate of all other weights. It does
-    not follow --learning-rate: if you change that, set this to about a tenth of it."""
+    """Peak learning rate of the coefficients (read, write and mix); None for the rate of all other weights.
+    It does not follow --learning-rate: if you change that, set this to about a tenth of it."""
     warmup_steps: int = 20
     """Number of steps over which the learning rate rises to its peak."""
     weight_decay: float = 0.1
