@@ -50,7 +50,6 @@ for stage in $stages; do
         "go@$with_streams,coefficient_learning_rate=None" "identity@$with_streams,coefficient_learning_rate=None" \
         --seeds "${SEEDS:-3}" ;;
     8) compare_in_small_batches stage-8 "none@$lower" "go@$with_streams" \
-        "none@learning_rate=1.5e-3" "go@start=equal-streams,learning_rate=1.5e-3,coefficient_learning_rate=1.5e-4" \
         "none@learning_rate=6e-3" "go@start=equal-streams,learning_rate=6e-3,coefficient_learning_rate=6e-4" --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 8 --equal-seconds ;;
