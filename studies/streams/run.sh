@@ -51,6 +51,7 @@ for stage in $stages; do
         --seeds "${SEEDS:-3}" ;;
     8) compare_in_small_batches stage-8 "none@$lower" "go@$with_streams" \
         "none@learning_rate=6e-3" "go@start=equal-streams,learning_rate=6e-3,coefficient_learning_rate=6e-4" --seeds "${SEEDS:-3}" ;;
+    8b) compare_in_small_batches stage-8b "none@$lower" "none@learning_rate=6e-3" "none@learning_rate=1.2e-2" --seeds 2 ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 8 --equal-seconds ;;
     6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
