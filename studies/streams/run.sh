@@ -16,10 +16,12 @@ compare() { # STAGE METHOD... [OPTION...]
         --coefficient-learning-rate None $EXTRA
 }
 
-# Stages 3 to 8: as many tokens in four times as many steps, and seeds that nothing was chosen with.
+# Stages 3 to 9: as many tokens in four times as many steps, and seeds that nothing was chosen with.
 small_batches="--batch-size 4 --steps 8000 --warmup-steps 400 --evaluate-every 1000 --save-every 200 --seed 2"
 lower=learning_rate=3e-3
 with_streams=start=equal-streams,$lower,coefficient_learning_rate=3e-4
+higher=learning_rate=6e-3
+with_streams_higher=start=equal-streams,$higher,coefficient_learning_rate=6e-4
 
 compare_in_small_batches() (
     EXTRA="$small_batches $EXTRA"
@@ -52,6 +54,8 @@ for stage in $stages; do
     8) compare_in_small_batches stage-8 "none@$lower" "go@$with_streams" \
         "none@learning_rate=6e-3" "go@start=equal-streams,learning_rate=6e-3,coefficient_learning_rate=6e-4" --seeds "${SEEDS:-3}" ;;
     8b) compare_in_small_batches stage-8b "none@$lower" "none@learning_rate=6e-3" "none@learning_rate=1.2e-2" --seeds 2 ;;
+    9) compare_in_small_batches stage-9 "none@$higher" "none:as-wide=go@$higher" "identity@$with_streams_higher" \
+        "go@$with_streams_higher" --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \
         --seeds 8 --equal-seconds ;;
     6) compare_in_small_batches stage-6 "none:as-wide=go@$lower" "go@$with_streams" --seeds 12 ;;
