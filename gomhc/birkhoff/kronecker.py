@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from gomhc.birkhoff.parametrization import Parametrization
+from gomhc.birkhoff.parametrization import LEAST_LEAK, Parametrization
 from gomhc.birkhoff.permutations import Permutations
 from gomhc.birkhoff.promise import Promise
 from gomhc.kernels import forms
@@ -106,7 +106,7 @@ class Kronecker(Parametrization):
         leaks = -torch.expm1(shares / shares.sum() * math.log1p(-self.initial_leak))
         draws = [torch.zeros(0, dtype=torch.float64, device=device)]
         for part, leak in zip(self.parts, leaks.tolist(), strict=True):
-            near = replace(part, initial_leak=leak) if leak > 0 else part
+            near = replace(part, initial_leak=max(leak, LEAST_LEAK)) if leak > 0 else part
             draws.append(near.draw_near_identity(generator))
         return torch.cat(draws)
 

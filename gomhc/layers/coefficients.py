@@ -165,16 +165,16 @@ class Coefficients(nn.Module):
         """
         if self.bias.is_meta:
             return
-        d = self.mixing.num_streams
+        d, precision = self.mixing.num_streams, at_least_float32(self.bias.dtype)
         read, write, mix = self.bias.split(self.sizes)
         self.bias.zero_()
         if self.start != "deepseek-v4":
             mix.copy_(self.mixing.initial_logits(generator))
         if self.start == "mean-stream":
-            read.copy_(_logits_of_read(torch.full((d,), 1 / d)))
-            write.copy_(torch.linspace(WRITE_SPREAD, -WRITE_SPREAD, d) if d > 1 else torch.zeros(1))
+            read.copy_(_logits_of_read(torch.full((d,), 1 / d, dtype=precision)))
+            write.copy_(torch.linspace(WRITE_SPREAD, -WRITE_SPREAD, d, dtype=precision) if d > 1 else torch.zeros(1))
         elif self.start == "equal-streams":
-            read.copy_(_logits_of_read(_favouring(self.layer_index % d, d)))
+            read.copy_(_logits_of_read(_favouring(self.layer_index % d, d, precision)))
         elif self.start == "near-identity":
             read.fill_(-1)
             read[self.layer_index % d] = 1
@@ -223,12 +223,12 @@ class Coefficients(nn.Module):
 
 def _logits_of_read(read: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
     """The logits whose sigmoid is `read`; a read of one, as a single stream has, becomes the largest that is finite."""
-    return torch.logit(read, eps=torch.finfo(torch.float32).eps)
+    return torch.logit(read, eps=torch.finfo(read.dtype).eps)
 
 
-def _favouring(stream: int, num_streams: int) -> Float[Tensor, " d"]:
+def _favouring(stream: int, num_streams: int, dtype: torch.dtype) -> Float[Tensor, " d"]:
     """Reads that sum to one and favour one stream; the others are read alike."""
     others = (1 - FAVOURED_READ) / max(1, num_streams - 1)
-    read = torch.full((num_streams,), others)
+    read = torch.full((num_streams,), others, dtype=dtype)
     read[stream] = 1 - others * (num_streams - 1)
     return read

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gomhc.kernels import plain_streams
+from gomhc.kernels.precision import at_least_float32
 from gomhc.layers.coefficients import INITIAL_SCALE
 from gomhc.shapes import Float
 
@@ -99,9 +100,10 @@ class LearnedReadout(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set the parameters so that the readout is the mean of the streams."""
-        mean = torch.full(self.bias.shape, 1 / len(self.bias), device=self.bias.device)
+        precision = at_least_float32(self.bias.dtype)
+        mean = torch.full(self.bias.shape, 1 / len(self.bias), device=self.bias.device, dtype=precision)
         self.weight.zero_()
-        self.bias.copy_(torch.logit(mean, eps=torch.finfo(torch.float32).eps))
+        self.bias.copy_(torch.logit(mean, eps=torch.finfo(precision).eps))
         self.scale.fill_(INITIAL_SCALE)
 
     def forward(self, streams: Float[Tensor, "*batch d c"]) -> Float[Tensor, "*batch c"]:

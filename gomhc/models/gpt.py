@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gomhc.birkhoff import Parametrization, as_mixing
+from gomhc.birkhoff.parametrization import LEAST_LEAK
 from gomhc.checks import require_choice, require_number, require_whole
 from gomhc.layers import (
     DEFAULT_START,
@@ -111,7 +112,8 @@ class GPTConfig:
                 require_whole(name, getattr(self, name), 1)
         require_number("initial_scale", self.initial_scale)
         if self.total_leak is not None:
-            require_number("total_leak", self.total_leak, above=0, most=self.num_layers)  # a half of each connection
+            # of each connection, at least the least leak of a mixing and at most a half
+            require_number("total_leak", self.total_leak, least=2 * self.num_layers * LEAST_LEAK, most=self.num_layers)
         require_whole("num_fractions", self.num_fractions, 1)
         if self.num_channels % self.num_fractions != 0:
             raise ValueError(f"num_fractions must divide num_channels={self.num_channels}, got {self.num_fractions}")

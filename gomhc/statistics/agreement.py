@@ -169,6 +169,7 @@ def paired_bootstrap(
         >>> gomhc.statistics.paired_bootstrap([2.0, 3.0], [1.0, 2.0]).count
         2
     """
+    _require_confidence(confidence)
     a, b = _complete_pairs(first, second)
     differences = a - b
     mean = float(differences.mean()) if differences.size > 0 else np.nan
@@ -197,6 +198,7 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -
         >>> gomhc.statistics.paired_t([2.0, 3.0, 4.0], [1.0, 2.0, 2.0]).count
         3
     """
+    _require_confidence(confidence)
     a, b = _complete_pairs(first, second)
     estimate = mean_and_error(a - b)
     if estimate.count < 2:
@@ -214,6 +216,11 @@ def _scipy_stats() -> ModuleType:
             "this statistic needs scipy; install it with: pip install 'gomhc[report]'", name=error.name
         ) from None
     return scipy.stats
+
+
+def _require_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, as in 0.95; got {confidence!r}")
 
 
 def _vector(sample: ArrayLike) -> Array:

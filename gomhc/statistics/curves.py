@@ -11,10 +11,9 @@ def epochs_to_converge(losses: ArrayLike, tolerance: float = 0.05) -> int:
     curve = np.asarray(losses, dtype=float)
     if curve.ndim != 1 or curve.size == 0:
         raise ValueError(f"losses must be one curve of at least one epoch, got shape {curve.shape}")
-    within = np.abs(curve - curve[-1]) <= tolerance * np.abs(curve[-1])
-    if not within.any():
+    if not np.isfinite(curve[-1]):
         raise ValueError(f"the last loss must be finite, got {curve[-1]}; a run that diverged did not converge")
-    return int(np.argmax(within))
+    return int(np.argmax(np.abs(curve - curve[-1]) <= tolerance * np.abs(curve[-1])))
 
 
 def gradient_jitter(norms: ArrayLike, window: int = 10) -> NDArray[np.floating]:

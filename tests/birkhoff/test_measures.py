@@ -141,6 +141,8 @@ def test_epochs_to_within_five_per_cent():
     assert epochs_to_converge([3.0]) == 0
     with pytest.raises(ValueError, match="must be finite, got nan"):
         epochs_to_converge([1.0, math.nan])
+    with pytest.raises(ValueError, match="must be finite, got inf"):
+        epochs_to_converge([1.0, 2.0, math.inf])
     with pytest.raises(ValueError, match="at least one epoch"):
         epochs_to_converge([])
 

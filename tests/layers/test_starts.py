@@ -76,6 +76,21 @@ def test_network_starts_as_its_plain_residual_twin(parametrization, start):
 
 
 @pytest.mark.parametrize("start", TWINS)
+@pytest.mark.parametrize("d", [1, 3, 4])
+def test_twin_in_float64_is_exact_to_the_rounding_of_float64(start, d):
+    connections = [
+        HyperConnection(Branch(), C, "go", d, start=start, layer_index=index, dtype=torch.float64) for index in range(6)
+    ]
+    x = torch.randn(3, C, dtype=torch.float64)
+    plain, streams = x, gomhc.expand(x, d)
+    for connection in connections:
+        connection.branch.double()
+        plain, streams = plain + connection.branch(plain), connection(streams)
+    readout = LearnedReadout(C, d, dtype=torch.float64)(streams)
+    assert (readout - plain).abs().max() < 100 * torch.finfo(torch.float64).eps * plain.abs().max()
+
+
+@pytest.mark.parametrize("start", TWINS)
 def test_gpt_starts_as_its_plain_twin(start):
     sizes = {"num_layers": 6, "num_heads": 2, "num_channels": 16, "context_length": 12, "vocab_size": 11}
     plain = GPT(GPTConfig(**sizes))
@@ -153,8 +168,13 @@ def test_connections_share_the_total_leak(num_layers):
     mixes = [part.mixing(part.bias.split(part.sizes)[2]) for part in parts]
     leaks = [1 - mix.diagonal().mean().item() for mix in mixes]
     assert leaks == pytest.approx([0.4 / (2 * num_layers)] * 2 * num_layers, rel=1e-3)
-    with pytest.raises(ValueError, match=rf"total_leak must be a finite number, above 0 and at most {num_layers}; got"):
+    with pytest.raises(ValueError, match=rf"total_leak must be a finite number, at least .* at most {num_layers}; got"):
         GPTConfig(num_layers=num_layers, mixing="go", total_leak=num_layers + 0.1)
+    with pytest.raises(ValueError, match="total_leak must be"):
+        GPTConfig(num_layers=num_layers, mixing="go", total_leak=1e-12)
+    least = GPTConfig(num_layers=num_layers, num_heads=2, num_channels=16, vocab_size=11, mixing="kronecker",
+                      num_streams=8, total_leak=2e-10 * num_layers)  # fmt: skip
+    assert all(torch.isfinite(weight).all() for weight in GPT(least).parameters())
 
 
 def test_initial_scale_is_the_scale():

@@ -98,6 +98,13 @@ def test_bootstrap_interval_is_that_of_resampled_means(missing):
     assert found.count == len(differences)
 
 
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5, -1.0, float("nan")])
+@pytest.mark.parametrize("interval", [paired_t, paired_bootstrap])
+def test_confidence_lies_between_0_and_1(interval, confidence):
+    with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
+        interval([1.0, 2.0], [0.0, 0.5], confidence=confidence)
+
+
 def test_t_interval_is_that_of_the_paired_t_test():
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=(2, 6))

@@ -69,6 +69,8 @@ def _numbers(losses: Sequence[float | None], jitters: Sequence[float | None]) ->
     mean = sum(ended) / len(ended) if ended else None
     curve = [3.0, 2.5, mean or 2.0]
     band = {"steps": [0, 50, 100], "mean": curve, "low": curve, "high": curve}
+    if not ended:
+        band = {name: [] for name in band}
     present = [jitter for jitter in jitters if jitter is not None]
     return {
         "losses": list(losses),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -49,6 +50,8 @@ DESCRIPTION = (
 
 def main() -> None:
     """Run the command line; Ctrl-C and mistakes of the user end it with one line instead of a traceback."""
+    if sys.stdout is None:  # closed, as by >&-
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe on Windows has no λ: print ? instead of failing
     keep_freed_memory()
@@ -85,12 +88,12 @@ def _app(loaded: dict[str, ModuleType]) -> tyro.extras.SubcommandApp:
 
 def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     """Return the command with its call deferred, so that tyro does not report its errors as wrong options."""
+    command.__doc__ = _one_line_each(command.__doc__ or "")  # tyro reads that of the wrapped function
 
     @wraps(command)
     def parsed(*args: Any, **kwargs: Any) -> Callable[[], None]:
         return partial(command, *args, **kwargs)
 
-    parsed.__doc__ = _one_line_each(command.__doc__ or "")
     return parsed
 
 

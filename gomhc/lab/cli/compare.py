@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,12 @@ import scipy  # noqa: F401
 import torch
 import tyro
 
+from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.checks import require_whole
 from gomhc.lab.bench.timing import Turn
 from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
-from gomhc.lab.cli.terminal import print_table, say_at_once, table_console, with_progress, write_json
+from gomhc.lab.cli.terminal import duration, print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
@@ -36,11 +38,13 @@ from gomhc.lab.recipes import DEFAULT, RECIPES
 from gomhc.lab.report.comparison_page import comparison_page
 from gomhc.lab.training import Execution, Recipe
 from gomhc.lab.training.distributed import World, world
+from gomhc.lab.training.loop import require_memory
 
 MOST_JOBS = 1024
 LONGEST_COMPARISON = 1000
 """Maximum number of seeds."""
-BASE = RECIPES[DEFAULT]()
+BASE = replace(RECIPES[DEFAULT](), mixing=NO_MIXING)
+"""What all methods share; each has its own mixing."""
 
 
 class Stopped(Exception):
@@ -97,11 +101,14 @@ def compare(
     require_windows(data, recipe.context_length)
     corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
     kept = records or out / "records"
-    for file in (out / "compare.json", kept / "any"):
+    for file in (out / "compare.json", out / "compare.html", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
         setting = StepSetting(data.tokenizer.vocab_size, processes.device.type, execution.compile)
-        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, setting, processes)
+        for method, own in recipes.items():
+            _require_memory(method, own, data.tokenizer.vocab_size, processes)
+        held_out_tokens = len(data.validation)
+        comparison = _Comparison(execution, out, Records(kept), jobs, corpus, held_out_tokens, setting, processes)
         comparison.measure("costs.json", recipes)
         numbers = range(recipe.seed, recipe.seed + seeds)
         if plan:
@@ -135,13 +142,15 @@ class _Comparison:
         records: Records,
         jobs: int,
         corpus: TrainingText,
+        held_out_tokens: int,
         setting: StepSetting,
         processes: World,
     ) -> None:
         self.execution, self.out, self.records, self.jobs = execution, out, records, jobs
-        self.corpus, self.setting, self.processes = corpus, setting, processes
+        self.corpus, self.held_out_tokens = corpus, held_out_tokens
+        self.setting, self.processes = setting, processes
         for problem in records.damaged:
-            _say(f"damaged record: {problem}; running it again")
+            _say(f"ignoring a damaged record: {problem}; a run without a record is run again")
 
     def measure(self, name: str, recipes: Mapping[str, Recipe]) -> None:
         """Go by the costs in a file, which the main process measures first if they are not there."""
@@ -166,7 +175,7 @@ class _Comparison:
             self.run(tuning.tasks(recipes, data))
             for method, recipe in recipes.items():
                 if tuning.applies(recipe):
-                    tried = Tried(tuning, tuning.losses(method, recipe, data, self.records))
+                    tried = tuning.tried(method, recipe, data, self.records)
                     tuned[method].append(tried)
                     recipes[method] = tuning.applied(recipe, tried.best)
             recipes = with_wide_controls(recipes)
@@ -233,14 +242,16 @@ class _Comparison:
         to_do, num_kept = self._to_do(tasks)
         for method, recipe in recipes.items():
             cost = self.costs[method]
+            run = duration(step_costs.seconds(recipe, cost, self.held_out_tokens))
             print(
                 f"{method}: {cost.num_parameters:,} parameters, {cost.milliseconds:.0f} ms a step, "
-                f"{step_costs.seconds(recipe, cost) / 60:.1f} minutes a run of {recipe.steps:,} steps"
+                f"{run} for a run of {recipe.steps:,} steps"
             )
-        hours = sum(map(self.seconds, to_do)) / 3600
+        each = [self.seconds(task) for task in to_do]
+        at_once = min(self.jobs, os.cpu_count() or 1)  # more runs than cores share the cores
         print(
-            f"{len(to_do)} runs to do ({num_kept} kept): {hours:.2f} hours one after the other, "
-            f"{hours / self.jobs:.2f} hours with {self.jobs} at a time on an otherwise idle machine"
+            f"{len(to_do)} runs to do ({num_kept} kept): {duration(sum(each))} one after the other, "
+            f"{duration(step_costs.time_at_once(each, at_once))} with {at_once} at a time on an otherwise idle machine"
         )
 
     def _to_do(self, tasks: Sequence[Task]) -> tuple[list[Task], int]:
@@ -251,7 +262,7 @@ class _Comparison:
 
     def seconds(self, task: Task) -> float:
         """Return the time that a run takes."""
-        return step_costs.seconds(task.recipe, self.costs[task.method])
+        return step_costs.seconds(task.recipe, self.costs[task.method], self.held_out_tokens)
 
 
 def _checked(
@@ -279,10 +290,20 @@ def _checked(
     if not tune and (tuning_seeds, tuning_steps) != (1, None):
         raise ValueError("--tuning-seeds and --tuning-steps work only together with --tune; add --tune")
     tunings = [Tuning.parse(text, recipe, tuning_seeds, tuning_steps) for text in tune]
+    for tuning in tunings:
+        for method, own in recipes.items():
+            tuning.require(method, own)
     options = [tuning.option for tuning in tunings]
     if twice := [option for index, option in enumerate(options) if option in options[:index]]:
         raise ValueError(f"every option is tuned once, with all its values; got {twice[0]} twice")
     return recipes, tunings, jobs
+
+
+def _require_memory(method: str, recipe: Recipe, vocab_size: int, processes: World) -> None:
+    try:
+        require_memory(recipe, recipe.gpt_config(vocab_size), processes)
+    except ValueError as error:
+        raise ValueError(f"method {method}: {error}") from None
 
 
 def _watch_turns(turns: Iterator[Turn], total: int) -> Iterator[Turn]:

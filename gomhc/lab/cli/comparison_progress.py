@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from gomhc.lab.cli.terminal import SILENCE
+from gomhc.lab.cli.terminal import SILENCE, duration
 from gomhc.lab.comparison.runs import Outcome, Task
 from gomhc.lab.training.history import FILE
 
@@ -71,7 +71,7 @@ class ComparisonProgress:
         speed = (done - self.before) / max(time.monotonic() - self.begin, 1e-9)
         if done <= self.before:
             return "time left not known yet"
-        return f"about {(self.total - done) / speed:,.0f} s left"
+        return f"about {duration((self.total - done) / speed)} left"
 
     def _share(self, task: Task) -> float:
         if task in self.finished:

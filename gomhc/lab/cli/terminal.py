@@ -89,9 +89,17 @@ def _plain_lines(total: int, total_cost: float) -> Iterator[Update]:
         finished, spent, now = finished + 1, spent + cost, time.monotonic()
         if is_line_due(finished, total) or now - last_line > SILENCE:
             left, last_line = (now - started) * (total_cost - spent) / max(spent, 1e-9), now
-            print(f"[{finished}/{total}] {description}; about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"[{finished}/{total}] {description}; about {duration(left)} left", file=sys.stderr, flush=True)
 
     yield update
+
+
+def duration(seconds: float) -> str:
+    """Return `45 s`, `12 min` or `2 h 20 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
 
 
 def is_line_due(finished: int, total: int) -> bool:

@@ -11,7 +11,7 @@ import rich.progress
 from rich.console import Console
 from rich.markup import escape
 
-from gomhc.lab.cli.terminal import is_line_due, say_at_once
+from gomhc.lab.cli.terminal import duration, is_line_due, say_at_once
 from gomhc.lab.training import Recipe, Watcher
 from gomhc.lab.training.history import Metrics
 from gomhc.models import GPT
@@ -58,7 +58,7 @@ class TrainingProgress(Watcher):
         self.bar.update(self.task, completed=done, description=f"loss {record['loss']:.3f}", speed=speed)
         if not self.console.is_terminal and is_line_due(done, total):
             left = elapsed / (done - self.first) * (total - done)
-            self.say(f"[{done}/{total}] loss {record['loss']:.3f}, {speed}, {left:.0f} s left")
+            self.say(f"[{done}/{total}] loss {record['loss']:.3f}, {speed}, {duration(left)} left")
 
     def evaluated(self, record: Metrics) -> None:
         distances = record["mix_distance"].values()

@@ -14,6 +14,9 @@ import numpy as np
 from gomhc.lab.comparison.result import CUT_SHORT, SECONDS, TOKENS, Result
 from gomhc.statistics import paired_t
 
+FARTHEST = 10.0
+"""An interval that reaches beyond this step time, or its inverse, is extrapolated too far to be told."""
+
 
 @dataclass(frozen=True)
 class BreakEven:
@@ -28,22 +31,25 @@ class BreakEven:
 def break_even(result: Result, method: str) -> BreakEven | None:
     r"""Return where a method breaks even; None without complete runs at equal seconds.
 
-    It is also None if a step of the method is not slower, or if fewer steps do not raise the loss in every seed.
+    It is also None if a step of the method is not slower, if fewer steps do not raise the loss in every seed, or if
+    they raise it so little that the interval reaches beyond `FARTHEST`.
 
         D(r) = D(1) + (D(t) - D(1)) log r / log t,    D(r) = 0 at log r = log t D(1) / (D(1) - D(t))
 
-    D(1) is the difference at equal tokens, t the measured time of a step, and D(t) the difference at equal seconds. A
-    faster step gives the method more steps, and its loss is taken as linear in the logarithm of their number. The
-    interval is Student's t over the seeds' log r.
+    D(1) is the difference at equal tokens, D(t) that at equal seconds, whose runs had t times fewer steps. A faster
+    step gives the method more steps, and its loss is taken as linear in the logarithm of their number. The interval
+    is Student's t over the seeds' log r.
     """
     tokens, seconds = (_seeds(result, method, which) for which in (TOKENS, SECONDS))
-    measured = next(one["time"] for one in result["methods"] if one["method"] == method)
+    measured = next(one for one in result["methods"] if one["method"] == method)
     lost = seconds - tokens
-    if result["equal_seconds"] == CUT_SHORT or measured <= 1 or not np.all(lost > 0):  # nan is not above zero
+    if result["equal_seconds"] == CUT_SHORT or measured["time"] <= 1 or not np.all(lost > 0):  # nan is not above zero
         return None
-    logarithms = -math.log(measured) * tokens / lost
+    logarithms = -math.log(result["steps"] / measured["steps_at_equal_seconds"]) * tokens / lost
     mean = paired_t(logarithms, np.zeros_like(logarithms))
-    return BreakEven(math.exp(mean.mean), math.exp(mean.low), math.exp(mean.high), measured)
+    if max(abs(mean.low), abs(mean.high)) > math.log(FARTHEST):
+        return None
+    return BreakEven(math.exp(mean.mean), math.exp(mean.low), math.exp(mean.high), measured["time"])
 
 
 def _seeds(result: Result, method: str, which: str) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from gomhc.lab.comparison.result import SECONDS, TOKENS, Result
 from gomhc.lab.comparison.words import difference_of, interval, short_names, signs
 from gomhc.lab.exhibits.exhibit import Cell, Plot, Table, Value
-from gomhc.lab.exhibits.style import INK, SPARE, new_figure
+from gomhc.lab.exhibits.style import INK, SPARE, new_figure, plain_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -238,9 +238,9 @@ def _gradients(result: Result) -> Figure:
     axes = figure.subplots()
     for index in range(len(result["methods"])):
         _band(axes, result, index, "gradient_norm")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
+    if any(value > 0 for method in result["methods"] for value in method["gradient_norm"]["low"]):
+        axes.set_yscale("log")
+        plain_numbers(axes.yaxis)
     axes.set(xlabel="step", ylabel="gradient norm")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -6,7 +6,8 @@ that a comparison that is started again goes by the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -130,11 +131,20 @@ def _compilable(num_models: int) -> Iterator[None]:
         yield
 
 
-def seconds(recipe: Recipe, cost: StepCost) -> float:
+def seconds(recipe: Recipe, cost: StepCost, held_out_tokens: int) -> float:
     """Return the time of a run: its steps and its evaluations, whose tokens cost a third."""
     evaluations = recipe.steps // recipe.evaluate_every + 1
-    evaluated = recipe.evaluation_windows * recipe.context_length / recipe.tokens_per_step / 3
+    tokens = min(recipe.evaluation_windows * recipe.context_length, held_out_tokens)
+    evaluated = tokens / recipe.tokens_per_step / 3
     return 1e-3 * cost.milliseconds * (recipe.steps + evaluations * evaluated)
+
+
+def time_at_once(times: Sequence[float], jobs: int) -> float:
+    """Return how long runs take that many at a time, each begun when a place is free."""
+    ends = [0.0] * jobs
+    for one in times:
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)
 
 
 def _step(recipe: Recipe, setting: StepSetting) -> Callable[[], object]:

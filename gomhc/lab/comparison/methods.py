@@ -31,6 +31,8 @@ SHARED = (
     "seed",
 )
 """Fields of a recipe that all methods share, because they decide the batches or when the loss is measured."""
+NOT_HERE = ("sample_tokens", "keep")
+"""Fields of a recipe that no comparison uses."""
 OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in SHARED)
 """Fields of a recipe that can be an option of a method."""
 OF_SIZE = (*OF_STREAMS, "num_layers", "num_heads", "num_channels")
@@ -90,12 +92,19 @@ def _matched_size(mixing: str, others: Collection[Recipe]) -> dict[str, Any]:
 def options_of(text: str) -> dict[str, Any]:
     """Return `start=equal-streams,readout=learned` as a dictionary."""
     pairs = [pair.partition("=") for pair in text.split(",") if text]
+    names = [name for name, _, _ in pairs]
+    if twice := [name for index, name in enumerate(names) if name in names[:index]]:
+        raise ValueError(f"every option of a method must be given once, got {twice[0]} twice")
     return {_option(name, equals, value): value_of(value) for name, equals, value in pairs}
 
 
 def _option(name: str, equals: str, value: str) -> str:
     if not equals or not value:
         raise ValueError(f"options of a method must look like start=mean-stream,readout=learned, got {name!r}")
+    if name == "mixing":
+        raise ValueError("the mixing of a method stands before the @, as in sinkhorn@start=equal-streams")
+    if name in NOT_HERE:
+        raise ValueError(f"{name} does not apply to a comparison; leave it out")
     if name in SHARED:
         raise ValueError(f"all methods share {name}, so it cannot be an option of one; use --{name.replace('_', '-')}")
     if name not in OPTIONS:

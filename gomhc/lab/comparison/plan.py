@@ -31,20 +31,28 @@ class Tuning:
 
     @classmethod
     def parse(cls, text: str, base: Recipe, num_seeds: int, steps: int | None) -> Tuning:
-        """Return the tuning that `learning_rate=1e-3,2e-3` asks for."""
+        """Return the tuning that `learning_rate=1e-3,2e-3` asks for; `require` checks its values."""
         require_whole("tuning_seeds", num_seeds, 1)
         if steps is not None:
             require_whole("tuning_steps", steps, 1)
         option, _, values = text.partition("=")
         tried = tuple(value_of(value) for value in values.split(","))
-        if len(tried) < 2 or len(set(tried)) < len(tried):
+        if len(tried) < 2:
             raise ValueError(f"tune must be an option and two values or more, learning_rate=1e-3,2e-3; got {text!r}")
+        if twice := [value for index, value in enumerate(tried) if value in tried[:index]]:
+            raise ValueError(f"tune must try different values, got {twice[0]} twice in {text!r}")
         if option not in OPTIONS:
             raise ValueError(f"tune must vary one of {', '.join(OPTIONS)}; got {option!r}")
-        for value in tried:
-            replace(base, **{option: value})  # raises an error if the recipe does not take it
         first = base.seed + TUNING_SEED
         return cls(option, tried, tuple(range(first, first + num_seeds)), steps or base.steps)
+
+    def require(self, method: str, recipe: Recipe) -> None:
+        """Raise a ValueError if the recipe of a method does not take one of the values."""
+        for value in self.values if self.applies(recipe) else ():
+            try:
+                self.applied(recipe, value)
+            except ValueError as error:
+                raise ValueError(f"--tune {self.option}={value}, method {method}: {error}") from None
 
     def applies(self, recipe: Recipe) -> bool:
         """Return whether the option is tuned for this method; `none:as-wide` takes its size from another method."""
@@ -60,14 +68,14 @@ class Tuning:
             for value in self.values
         ]
 
-    def losses(self, method: str, recipe: Recipe, data: str, records: Records) -> dict[object, float]:
+    def tried(self, method: str, recipe: Recipe, data: str, records: Records) -> Tried:
         """Return the mean last validation loss of each value; a run that diverged counts as infinite."""
-
-        def loss(value: object) -> float:
-            tasks = [Task(method, self._recipe(recipe, value, seed), data) for seed in self.seeds]
-            return float(np.mean([last_loss(record) for record in records.of(tasks)]))
-
-        return {value: loss(value) for value in self.values}
+        found = {
+            value: records.of([Task(method, self._recipe(recipe, value, seed), data) for seed in self.seeds])
+            for value in self.values
+        }
+        losses = {value: float(np.mean([last_loss(record) for record in runs])) for value, runs in found.items()}
+        return Tried(self, losses, [record for runs in found.values() for record in runs])
 
     def applied(self, recipe: Recipe, value: object) -> Recipe:
         """Return the recipe with a value of the option."""
@@ -85,6 +93,7 @@ class Tried:
 
     tuning: Tuning
     losses: Mapping[object, float]
+    records: Sequence[Record]
 
     @property
     def best(self) -> object:

@@ -57,7 +57,9 @@ def result(
     found, timed = found_for(recipes), found_for(equal_seconds or {})
     at_seconds = _last_losses(timed) if timed else _losses_when_first_ends(found, costs)
     base = next(iter(recipes.values()))
-    everything = [record for group in (*found.values(), *timed.values()) for record in group]
+    tuning = [tried.records for group in tuned.values() for tried in group]
+    groups = (*found.values(), *timed.values(), *tuning)
+    everything = {record.key: record for group in groups for record in group}.values()  # methods can share a run
     return finite(
         {
             "format": FORMAT,

@@ -110,7 +110,7 @@ class Records:
         self.store = Store(folder)
         self.damaged: list[str] = []
         self._records: list[Record] = []
-        for path in sorted((folder / EXPERIMENT).glob("*.json")):
+        for path in sorted((folder / EXPERIMENT).glob("[!.]*.json")):
             try:
                 record = self.store.load(EXPERIMENT, path.stem)
             except Damaged as error:

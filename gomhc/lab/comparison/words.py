@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gomhc.lab.comparison.break_even import break_even
 from gomhc.lab.comparison.result import SECONDS, TOKENS, Result
 from gomhc.lab.exhibits.exhibit import listed
@@ -120,10 +122,10 @@ def plus_minus(difference: Mapping[str, Any] | None) -> str:
 
 
 def signs(difference: Mapping[str, Any] | None) -> str:
-    """Return the sign of the difference of each seed; · where a run diverged."""
+    """Return the sign of the difference of each seed, 0 where there is none; · where a run diverged."""
     if difference is None:
         return ""
-    return "".join("·" if value is None else "−" if value < 0 else "+" for value in difference["seeds"])
+    return "".join("·" if value is None else "0+−"[int(np.sign(value))] for value in difference["seeds"])
 
 
 def steps_of(result: Result) -> str:

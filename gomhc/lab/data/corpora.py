@@ -160,9 +160,24 @@ def documents(path: Path) -> Iterator[str]:
                     yield from _document([*lines, part])
                     lines.clear()
                 lines.append(rest)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} must be text in UTF-8, got other bytes at {error.start}; convert it") from None
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{path} must be text in UTF-8, got other bytes at {_bad_byte(path)}; convert it"
+            ) from None
     yield from _document(lines)
+
+
+def _bad_byte(path: Path) -> int:
+    """Return where the first byte is that is not UTF-8, counted from the start of the file."""
+    start = 0
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return start + error.start
+            start += len(line)
+    return start
 
 
 def _document(lines: list[str]) -> Iterator[str]:

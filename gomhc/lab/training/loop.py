@@ -190,7 +190,7 @@ class Trainer:
         self.recipe, self.folder, self.world, self.watcher = recipe, run, world, watcher
         self.data = _dataset(recipe, world, last)
         config = recipe.gpt_config(self.data.tokenizer.vocab_size)
-        _require_memory(recipe, config, world)
+        require_memory(recipe, config, world)
         generator = torch.Generator().manual_seed(recipe.seed)
         self.gpt = GPT(config, generator).to(world.device)
         self.model = distributed.distribute(self.gpt, self.gpt.blocks, world, execution.parallel)
@@ -366,7 +366,7 @@ class Trainer:
         return self.gpt(tokens.to(device), targets.to(device))[1].item()
 
 
-def _require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
+def require_memory(recipe: Recipe, config: GPTConfig, world: World) -> None:
     """Raise a ValueError if the run cannot fit into memory, by a lower bound of what it needs.
 
     Weights, gradients and AdamW's two moments are four numbers per parameter; a batch has one logit per token and word

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,16 @@ def test_help_lists_the_recipes_and_what_they_are(gomhc_command) -> None:
         assert name in printed
     options = gomhc_command("train", "tinystories-30m", "--help")[1]
     assert re.search(r"--steps INT\s+Number of weight updates\. \(default: 20000\)", options)
+
+
+@pytest.mark.parametrize("command", [("train", "stories-tiny"), ("compare",)])
+def test_help_breaks_no_line_in_the_middle_of_a_sentence(command: tuple[str, ...]) -> None:
+    arguments = [sys.executable, "-m", "gomhc", *command, "--help"]
+    environment = os.environ | {"COLUMNS": "1000"}
+    printed = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
+    lines = [line.strip(" │") for line in printed.splitlines()]
+    pairs = zip(lines, lines[1:], strict=False)
+    assert not [pair for pair in pairs if re.match("[a-z]+ ", pair[1]) and pair[0][-1:] not in (".", "")]
 
 
 def test_help_of_mixing_names_every_method(gomhc_command) -> None:

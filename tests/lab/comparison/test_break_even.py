@@ -23,7 +23,11 @@ def compared(gains: Sequence[float], time: float, equal_seconds: str = "complete
     return {
         "reference": "none",
         "equal_seconds": equal_seconds,
-        "methods": [{"method": "none", "time": 1.0, "diverged": []}, {"method": "go", "time": time, "diverged": []}],
+        "steps": 1000,
+        "methods": [
+            {"method": "none", "time": 1.0, "steps_at_equal_seconds": 1000, "diverged": []},
+            {"method": "go", "time": time, "steps_at_equal_seconds": 1000 / time, "diverged": []},
+        ],
         **{
             which: [{"method": "go", "reference": "none", "mean": 0.0, "low": -1.0, "high": 1.0, "seeds": seeds}]
             for which, seeds in lists.items()
@@ -61,6 +65,21 @@ def test_nothing_is_told_where_time_does_not_tell() -> None:
     diverged = compared([0.01, 0.02], 1.5)
     diverged["differences"][0]["seeds"][0] = None
     assert break_even(diverged, "go") is None
+
+
+def test_nothing_is_told_where_it_would_be_extrapolated_far() -> None:
+    hardly_slower = compared([0.01, 0.02], 1.5)
+    hardly_slower["differences_at_equal_seconds"][0]["seeds"] = [-0.01 + 1e-9, -0.02 + 1e-4]
+    assert break_even(hardly_slower, "go") is None
+
+
+def test_the_steps_that_were_trained_count_not_the_time_that_was_measured() -> None:
+    rounded = compared([0.01, 0.01], 1.5)
+    rounded["methods"][1]["time"] = 1.76
+    found = break_even(rounded, "go")
+    assert found is not None
+    assert found.time == pytest.approx(math.exp(0.01 / SLOPE))
+    assert found.measured == 1.76
 
 
 def test_findings_say_it() -> None:

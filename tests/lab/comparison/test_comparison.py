@@ -17,12 +17,13 @@ from small_runs import small_recipe
 from torch import Tensor
 
 from gomhc.lab.comparison import costs as step_costs
-from gomhc.lab.comparison.costs import StepCost, StepSetting
+from gomhc.lab.comparison.costs import StepCost, StepSetting, time_at_once
+from gomhc.lab.comparison.costs import seconds as step_seconds
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
-from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
+from gomhc.lab.comparison.plan import Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import TrainingText, result
 from gomhc.lab.comparison.runs import EXPERIMENT, FORMAT, Records, StopAtFile, Task, distinct, train_one
-from gomhc.lab.comparison.words import findings, signed
+from gomhc.lab.comparison.words import findings, signed, signs
 from gomhc.lab.files import read_sealed, seal
 from gomhc.lab.results.record import Record, Store, key_of
 from gomhc.lab.training import Execution, Recipe, Watcher, checkpoint, train
@@ -160,6 +161,9 @@ class TestMethods:
             (("none", "magic"), "method magic: the mixing must be one of go"),
             (("none", "go@seed=3"), "all methods share seed.*use --seed"),
             (("none", "go@start"), "must look like start=mean-stream"),
+            (("none", "go@mixing=sinkhorn"), "stands before the @"),
+            (("none", "go@keep=1"), "keep does not apply to a comparison"),
+            (("none", "go@start=mean-stream,start=equal-streams"), "must be given once, got start twice"),
             (("none", "go@colour=red"), "options of a method are num_streams.*got 'colour'"),
             (("none", "none:as-wide"), "needs a method with streams beside it"),
             (("none", "none:as-wide=magic"), "the mixing must be one of go"),
@@ -302,6 +306,12 @@ class TestResult:
         assert (difference["low"], difference["high"]) == pytest.approx((oracle.low, oracle.high))
         assert difference["low"] < difference["bootstrap"][0] < difference["mean"] < difference["bootstrap"][1]
 
+    def test_a_run_that_two_methods_share_counts_once_in_core_hours(self, tmp_path: Path) -> None:
+        curves = {"none": self.curves()["none"], "none@num_streams=3": self.curves()["none"]}
+        assert self.summarized(tmp_path, curves, dict.fromkeys(curves, 1.0))["core_hours"] == pytest.approx(
+            len(self.SEEDS) * record_of(Task("none", Recipe(), "data"), []).wall_time / 3600
+        )
+
     def test_at_equal_cost_equal_seconds_are_equal_tokens(self, tmp_path: Path) -> None:
         compared = self.summarized(tmp_path, self.curves(), {"none": 1.0, "go": 1.0})
         assert compared["differences_at_equal_seconds"] == compared["differences"]
@@ -340,6 +350,10 @@ def test_signs_are_minus_signs(value: float, text: str) -> None:
     assert signed(value) == text
 
 
+def test_equal_losses_have_no_sign() -> None:
+    assert signs({"seeds": [0.0, 1e-9, -1e-9, None]}) == "0+−·"
+
+
 class TestPlan:
     def test_tuning_uses_seeds_that_the_comparison_does_not(self) -> None:
         recipes = recipes_of(("none", "go"), Recipe())
@@ -357,9 +371,10 @@ class TestPlan:
         for task in tuning.tasks({"go": Recipe()}, "data"):
             loss = losses[task.recipe.learning_rate][task.recipe.seed - tuning.seeds[0]]
             records.add(record_of(task, [3.0, loss]) if loss else record_of(task, [], diverged="nan"))
-        found = tuning.losses("go", Recipe(), "data", records)
-        assert found == {1e-3: 1.5, 2e-3: 1.45, 4e-3: math.inf}
-        assert Tried(tuning, found).best == 2e-3
+        found = tuning.tried("go", Recipe(), "data", records)
+        assert found.losses == {1e-3: 1.5, 2e-3: 1.45, 4e-3: math.inf}
+        assert found.best == 2e-3
+        assert len(found.records) == 6
 
     def test_options_of_streams_are_not_tuned_for_plain_networks(self) -> None:
         recipes = recipes_of(("none", "none:as-wide", "go"), Recipe())
@@ -367,10 +382,37 @@ class TestPlan:
         tasks = tuning.tasks(recipes, "data")
         assert [(task.method, task.recipe.coefficient_learning_rate) for task in tasks] == [("go", None), ("go", 1e-3)]
 
-    @pytest.mark.parametrize("text", ["learning_rate", "learning_rate=1e-3", "learning_rate=1e-3,1e-3", "seed=1,2"])
-    def test_mistakes_in_tune_are_told(self, text: str) -> None:
-        with pytest.raises(ValueError, match=r"tune must (be an option|vary one of)"):
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("learning_rate", "be an option and two values"),
+            ("learning_rate=1e-3", "be an option and two values"),
+            ("learning_rate=1e-3,0.001", "try different values, got 0.001 twice"),
+            ("learning_rate=[],[]", "try different values"),
+            ("seed=1,2", "vary one of"),
+        ],
+    )
+    def test_mistakes_in_tune_are_told(self, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=f"tune must {message}"):
             Tuning.parse(text, Recipe(), 1, None)
+
+    def test_values_of_tune_are_checked_for_every_method(self) -> None:
+        recipes = recipes_of(("none", "permutations", "go"), Recipe())
+        tuning = Tuning.parse("num_streams=2,20", Recipe(), 1, None)
+        for method in ("none", "go"):
+            tuning.require(method, recipes[method])
+        with pytest.raises(ValueError, match="--tune num_streams=20, method permutations: num_streams=20 has 20!"):
+            tuning.require("permutations", recipes["permutations"])
+
+    def test_runs_at_once_take_the_time_of_the_fullest_place(self) -> None:
+        assert time_at_once([3.0, 3.0, 3.0], 2) == 6.0
+        assert time_at_once([5.0, 1.0, 1.0, 1.0], 2) == 5.0
+        assert time_at_once([2.0], 64) == 2.0
+
+    def test_evaluation_takes_no_more_time_than_the_held_out_text(self) -> None:
+        recipe, cost = Recipe(steps=100, evaluate_every=10, evaluation_windows=1_000_000), StepCost(1.0, 0, 0, 1)
+        assert step_seconds(recipe, cost, 0) == pytest.approx(0.1)
+        assert step_seconds(recipe, cost, recipe.tokens_per_step) == pytest.approx(1e-3 * (100 + 11 / 3))
 
     def test_equal_seconds_give_a_slower_method_fewer_steps(self) -> None:
         recipes = recipes_of(("none", "go"), Recipe(steps=100))

@@ -22,6 +22,7 @@ from gomhc.lab.comparison.words import answer, findings, short_names
 from gomhc.lab.exhibits.exhibit import Link, Plot, Table
 from gomhc.lab.experiments.lm import METHODS, LanguageModel, TinyLanguageModel
 from gomhc.lab.experiments.verdicts import judge
+from gomhc.lab.report.comparison_page import comparison_page
 from gomhc.lab.results.claim import Finding, Rule, Verdict
 from gomhc.lab.results.record import Record
 
@@ -231,6 +232,12 @@ class TestCard:
     def test_there_is_none_without_the_two_methods(self) -> None:
         assert study_card({}, self.LINK) is None
         assert study_card({"stage-2": comparison({"none": seeds(2.0), "identity": seeds(1.5)})}, self.LINK) is None
+
+
+def test_page_is_written_where_every_run_diverged() -> None:
+    result = comparison({"none": [None, None], "go": [None, None]})
+    page = comparison_page(result | {"methods": [one | {"largest_norm": None} for one in result["methods"]]}).html()
+    assert "Every method diverged with at least one seed" in page
 
 
 class TestWords:

@@ -171,8 +171,8 @@ class TestSplit:
         assert not set(Stories().train()) & set(Stories().validation())
 
     def test_bytes_that_are_no_text_are_an_error(self, tmp_path: Path) -> None:
-        (tmp_path / "t").write_bytes(b"abc\xff\xfe")
-        with pytest.raises(ValueError, match="must be text in UTF-8"):
+        (tmp_path / "t").write_bytes(10_000 * "ä line\n".encode() + b"abc\xff\xfe")
+        with pytest.raises(ValueError, match="must be text in UTF-8, got other bytes at 80003"):
             list(documents(tmp_path / "t"))
 
 
