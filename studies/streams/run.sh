@@ -54,6 +54,7 @@ for stage in $stages; do
     8) compare_in_small_batches stage-8 "none@$lower" "go@$with_streams" \
         "none@learning_rate=6e-3" "go@start=equal-streams,learning_rate=6e-3,coefficient_learning_rate=6e-4" --seeds "${SEEDS:-3}" ;;
     8b) compare_in_small_batches stage-8b "none@$lower" "none@learning_rate=6e-3" "none@learning_rate=1.2e-2" --seeds 2 ;;
+    8c) compare_in_small_batches stage-8c "none@$higher" "none@$lower" "go@$with_streams" --seeds 8 ;;
     9) compare_in_small_batches stage-9 "none@$higher" "none:as-wide=go@$higher" "identity@$with_streams_higher" \
         "go@$with_streams_higher" --seeds "${SEEDS:-3}" ;;
     5) compare_in_small_batches stage-5 "none@$lower" "none:as-wide=go@$lower" "identity@$with_streams" "go@$with_streams" \

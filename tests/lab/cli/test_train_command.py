@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -168,8 +169,7 @@ def test_help_breaks_no_line_in_the_middle_of_a_sentence(command: tuple[str, ...
     environment = os.environ | {"COLUMNS": "1000"}
     printed = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
     lines = [line.strip(" │") for line in printed.splitlines()]
-    pairs = zip(lines, lines[1:], strict=False)
-    assert not [pair for pair in pairs if re.match("[a-z]+ ", pair[1]) and pair[0][-1:] not in (".", "")]
+    assert not [pair for pair in pairwise(lines) if re.match("[a-z]+ ", pair[1]) and pair[0][-1:] not in (".", "")]
 
 
 def test_help_of_mixing_names_every_method(gomhc_command) -> None:
