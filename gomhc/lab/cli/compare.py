@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
@@ -36,6 +35,7 @@ from gomhc.lab.recipes import DEFAULT, RECIPES
 from gomhc.lab.report.comparison_page import comparison_page
 from gomhc.lab.training import Execution, Recipe
 from gomhc.lab.training.distributed import World, world
+from gomhc.lab.training.signals import stop_on_signals
 
 MOST_JOBS = 1024
 LONGEST_COMPARISON = 1000
@@ -188,7 +188,7 @@ class _Comparison:
         if _is_main():
             stop.unlink(missing_ok=True)
         runs = self.out / "runs"
-        with _file_on_signal(stop):
+        with stop_on_signals(lambda: _stop_at(stop)):
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
@@ -301,22 +301,11 @@ def _locked(out: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _file_on_signal(file: Path) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM create the file, at which runs save and stop; a second Ctrl-C interrupts at once."""
-
-    def ask(number: int, frame: object) -> None:
-        if file.exists() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        file.touch()
+def _stop_at(file: Path) -> None:
+    """Create the file at which runs save and stop; called in the handler of a signal."""
+    file.touch()
+    if _is_main():
         say_at_once("stopping after the current steps; press Ctrl-C again to stop without saving")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _is_main() -> bool:

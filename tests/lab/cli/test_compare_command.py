@@ -24,6 +24,7 @@ from gomhc.lab.comparison.runs import Outcome, Task
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare
 from gomhc.lab.training import Recipe
+from gomhc.lab.training.loop import Trainer
 
 METHODS = ("none", "none:as-wide", "go@start=equal-streams")
 SMALL = (
@@ -256,3 +257,27 @@ def test_processes_of_torchrun_train_each_run_together(token_cache: Path, corpus
     expected, found = load(tmp_path / "alone"), load(tmp_path / "together")
     for method, other in zip(expected["methods"], found["methods"], strict=True):
         assert other["losses"] == pytest.approx(method["losses"], rel=1e-5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+@pytest.mark.parametrize("step", [0, 5], ids=["first evaluation", "last evaluation"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_run_stops_the_whole_comparison(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capfd, step: int, sent: signal.Signals
+) -> None:
+    evaluate, evaluations = Trainer.evaluate, list[int]()
+
+    def interrupted(trainer: Trainer) -> None:
+        evaluations.append(trainer.step)
+        if evaluations.count(step) == 1 and trainer.step == step:
+            os.kill(os.getpid(), sent)
+        evaluate(trainer)
+
+    monkeypatch.setattr(Trainer, "evaluate", interrupted)
+    arguments = ("none", "go", "--seeds", "2", "--steps", "5", "--jobs", "1")
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *arguments)[2:])
+    with pytest.raises(SystemExit, match="interrupted: every run has saved a checkpoint; the same command continues"):
+        main()
+    assert capfd.readouterr().err.count("stopping after the current steps; press Ctrl-C again") == 1
+    assert evaluations == ([0] if step == 0 else [0, 5])
+    assert not (tmp_path / ".stop").exists()
