@@ -192,7 +192,7 @@ class _Comparison:
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
-            stopped = self._collect(done, errors)
+            stopped = self._collect(done, stop, errors)
         stop.unlink(missing_ok=True)
         if errors:
             _say(errors[0])
@@ -200,7 +200,7 @@ class _Comparison:
         if stopped:
             raise Stopped
 
-    def _collect(self, done: Iterator[Outcome], errors: list[str]) -> bool:
+    def _collect(self, done: Iterator[Outcome], stop: Path, errors: list[str]) -> bool:
         """Remember the records; return whether a run was stopped."""
         stopped = False
         try:
@@ -214,11 +214,12 @@ class _Comparison:
                     if self.jobs == 1:
                         break
         except BrokenExecutor as error:
-            sys.exit(
-                f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished runs "
-                "are kept, and the same command, perhaps with fewer --jobs, continues from here"
-            )
-        return stopped or (self.out / ".stop").exists()
+            if not stop.exists():  # a signal to the whole group ends workers that are only starting
+                sys.exit(
+                    f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished "
+                    "runs are kept, and the same command, perhaps with fewer --jobs, continues from here"
+                )
+        return stopped or stop.exists()
 
     def tell_plan(
         self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool

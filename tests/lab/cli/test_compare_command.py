@@ -31,6 +31,7 @@ SMALL = (
     "--num-layers", "1", "--num-heads", "1", "--num-channels", "16", "--context-length", "16", "--batch-size", "2",
     "--warmup-steps", "2", "--evaluate-every", "5", "--evaluation-windows", "4", "--save-every", "4",
 )  # fmt: skip
+INTERRUPTED = "interrupted: every run has saved a checkpoint; the same command continues from here"
 TIMES = ("milliseconds", "spread", "time", "core_hours")
 
 
@@ -281,3 +282,20 @@ def test_signal_during_a_run_stops_the_whole_comparison(
     assert capfd.readouterr().err.count("stopping after the current steps; press Ctrl-C again") == 1
     assert evaluations == ([0] if step == 0 else [0, 5])
     assert not (tmp_path / ".stop").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs process groups")
+def test_signal_to_the_group_while_workers_start_is_an_interruption(
+    token_cache: Path, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = command(tmp_path, corpus, "none", "go", "--seeds", "2", "--steps", "5", "--jobs", "2")
+    with subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line == "0 runs kept, 4 to do\n":
+                break
+        time.sleep(0.5)  # the workers import torch
+        os.killpg(process.pid, signal.SIGTERM)
+        said = process.communicate(timeout=600)[1]
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == INTERRUPTED
