@@ -19,13 +19,14 @@ from gomhc.checks import require_whole
 from gomhc.lab.bench.timing import Turn
 from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
+from gomhc.lab.cli.mistakes import DEBUG
 from gomhc.lab.cli.terminal import print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
-from gomhc.lab.comparison.runs import Outcome, Records, Task, distinct, perform
+from gomhc.lab.comparison.runs import EXPERIMENT, Outcome, Records, Task, distinct, perform
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare, require_windows
@@ -92,11 +93,12 @@ def compare(
         plan: Time a few steps of each method, say how long the comparison takes, and exit.
     """
     recipes, tunings, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
+    kept = records or out / "records"
+    _require_folders(out / "runs", kept / EXPERIMENT)
     text = corpora.find(recipe.corpus)
     data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
     corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
-    kept = records or out / "records"
     for file in (out / "compare.json", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
@@ -184,7 +186,7 @@ class _Comparison:
         _say(f"{num_kept} runs kept, {len(to_do)} to do")
         if not to_do:
             return
-        stop, errors = self.out / ".stop", list[str]()
+        stop, failures = self.out / ".stop", list[Outcome]()
         if _is_main():
             stop.unlink(missing_ok=True)
         runs = self.out / "runs"
@@ -192,23 +194,24 @@ class _Comparison:
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
-            stopped = self._collect(done, stop, errors)
+            stopped = self._collect(done, stop, failures)
         stop.unlink(missing_ok=True)
-        if errors:
-            _say(errors[0])
-            sys.exit(f"{len(errors)} runs failed: {errors[0].strip().splitlines()[-1]}; the same command tries again")
+        if failures:
+            sys.exit(_failed(failures))
         if stopped:
             raise Stopped
 
-    def _collect(self, done: Iterator[Outcome], stop: Path, errors: list[str]) -> bool:
+    def _collect(self, done: Iterator[Outcome], stop: Path, failures: list[Outcome]) -> bool:
         """Remember the records; return whether a run was stopped."""
         stopped = False
         try:
             for outcome in done:
                 if outcome.record is not None:
                     self.records.add(outcome.record)
-                elif outcome.error:
-                    errors.append(f"{outcome.task}\n{outcome.error}")
+                elif outcome.failure is not None:
+                    failures.append(outcome)
+                    if self.processes.size > 1:  # the others may wait for this one; torchrun ends them
+                        break
                 else:
                     stopped = True
                     if self.jobs == 1:
@@ -300,6 +303,23 @@ def _locked(out: Path) -> Iterator[None]:
         for name in ("compare.json", "compare.html", "costs.json", "costs-tuned.json"):
             remove_unfinished(out, name)
         yield
+
+
+def _failed(failures: Sequence[Outcome]) -> str:
+    """Return what to say of runs that failed: the words of the first, and its traceback where they are not enough."""
+    first, number = failures[0], len(failures)
+    assert first.failure is not None
+    runs = "1 run failed" if number == 1 else f"{number} runs failed, the first of them"
+    line = f"{runs}: {first.task}: {first.failure.words}"
+    is_enough = first.failure.is_expected and os.environ.get(DEBUG, "0") in ("", "0")
+    return line if is_enough else f"{first.failure.traceback}\n{line}"
+
+
+def _require_folders(*paths: Path) -> None:
+    """Raise a ValueError unless each of these is a folder, or can become one."""
+    for path in paths:
+        if os.path.lexists(path) and not path.is_dir():
+            raise ValueError(f"{path} must be a folder, got a file; move the file, or choose another folder")
 
 
 def _stop_at(file: Path) -> None:

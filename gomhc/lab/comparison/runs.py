@@ -45,6 +45,8 @@ OF_COEFFICIENTS: dict[str, Any] = {
 """Fields of a recipe that mean nothing to a plain network, and what its records have for them."""
 OF_STREAMS: dict[str, Any] = {"num_streams": 4, "dynamic": True, "readout": "mean"}
 """Fields that mean nothing to `none` either; `none:as-wide` takes its size from them."""
+LACK_OF_MEMORY = "can't allocate memory"
+"""What torch says in a RuntimeError."""
 POINTS = 200
 """Points of a curve that a record keeps."""
 
@@ -87,12 +89,41 @@ def without_meaning(recipe: Recipe) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """The error that ended a run, as text, because not every error can be sent from a worker."""
+
+    words: str
+    """What went wrong, and the way out, on one line."""
+    traceback: str
+    is_expected: bool
+    """Whether the words are enough; without them, it is the traceback that tells."""
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Describe an error that is being handled."""
+        lacks_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or LACK_OF_MEMORY in str(error)
+        is_expected = lacks_memory or isinstance(error, ValueError | OSError)
+        words = _words(error) if is_expected else f"{type(error).__name__}: {error}"
+        if lacks_memory:
+            words += "; with more memory, or fewer --jobs, the same command continues from here"
+        elif isinstance(error, OSError):
+            words += "; when the cause is removed, the same command continues from here"
+        return cls(" ".join(words.split()), traceback.format_exc(), is_expected)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """A task, and its record; without one the run was stopped, or failed with an error."""
+    """A task, and its record; without one the run was stopped, or failed."""
 
     task: Task
     record: Record | None = None
-    error: str = ""
+    failure: Failure | None = None
 
 
 def distinct(tasks: Sequence[Task]) -> list[Task]:
@@ -183,8 +214,8 @@ def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop
         with world(execution.device) as processes:  # the others wait until the main one has written it
             processes.from_main(lambda: str(store.save(record)))
         return Outcome(task, store.load(EXPERIMENT, task.key))  # as a later command will read it
-    except Exception:
-        return Outcome(task, error=traceback.format_exc())
+    except Exception as error:
+        return Outcome(task, failure=Failure.of(error))
     finally:
         torch.set_num_threads(before)
 

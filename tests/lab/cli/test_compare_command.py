@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from browser import assert_sound, needs_chromium, open_page
@@ -299,3 +301,58 @@ def test_signal_to_the_group_while_workers_start_is_an_interruption(
         said = process.communicate(timeout=600)[1]
     assert process.returncode == 1
     assert said.splitlines()[-1] == INTERRUPTED
+
+
+FAILING = ("none", "go", "--seeds", "2", "--steps", "5", "--jobs", "1")
+
+
+@pytest.mark.parametrize("name", ["runs", "records/compare"])
+def test_file_in_the_place_of_a_folder_is_told_before_any_work(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value) == (
+        f"error: {tmp_path / name} must be a folder, got a file; move the file, or choose another folder"
+    )
+    assert capsys.readouterr().err == ""
+
+
+NO_SPACE = OSError(errno.ENOSPC, "cannot write the checkpoint of step 5 (No space left on device)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NO_SPACE, f"{NO_SPACE.strerror}; when the cause is removed, the same command continues from here"),
+        (ValueError("batch_size must be even"), "batch_size must be even"),
+        (MemoryError(), "MemoryError; with more memory, or fewer --jobs, the same command continues from here"),
+    ],
+    ids=["OSError", "ValueError", "MemoryError"],
+)
+def test_error_of_a_run_is_one_line_and_advises_to_try_again_only_where_that_helps(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, error: Exception, words: str
+) -> None:
+    monkeypatch.setattr(Trainer, "update", Mock(side_effect=error))
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value) == f"4 runs failed, the first of them: none, seed 0: {words}"
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "debug"), [(KeyError("bug"), "0"), (ValueError("bug"), "1")])
+def test_traceback_is_shown_of_an_unexpected_error_and_on_request(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, error: Exception, debug: str
+) -> None:
+    monkeypatch.setattr(Trainer, "update", Mock(side_effect=error))
+    monkeypatch.setenv("GOMHC_DEBUG", debug)
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value).startswith("Traceback")
+    assert str(stop.value).splitlines()[-1].startswith("4 runs failed, the first of them: none, seed 0: ")
+    assert "the same command" not in str(stop.value)

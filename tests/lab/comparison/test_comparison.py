@@ -227,7 +227,7 @@ class TestRecords:
             assert outcome(recipe).record is None
         moved = Path(recipe.corpus).rename(tmp_path / "moved.txt")
         continued = outcome(replace(recipe, corpus=str(moved)))
-        assert continued.record is not None, continued.error
+        assert continued.record is not None, continued.failure
 
     def test_run_without_a_record_is_told_rather_than_left_out(self, tmp_path: Path) -> None:
         tasks = comparison_tasks(recipes_of(("none", "go"), Recipe()), range(2), "data")
