@@ -26,7 +26,7 @@ from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
-from gomhc.lab.comparison.runs import EXPERIMENT, Outcome, Records, Task, distinct, perform
+from gomhc.lab.comparison.runs import EXPERIMENT, Outcome, Records, Task, distinct, perform, set_aside_damaged
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare, require_windows
@@ -190,6 +190,7 @@ class _Comparison:
         if _is_main():
             stop.unlink(missing_ok=True)
         runs = self.out / "runs"
+        self.processes.from_main(lambda: self._set_aside_damaged(to_do, runs))
         with stop_on_signals(lambda: _stop_at(stop)):
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
@@ -200,6 +201,15 @@ class _Comparison:
             sys.exit(_failed(failures))
         if stopped:
             raise Stopped
+
+    def _set_aside_damaged(self, to_do: Sequence[Task], runs: Path) -> str:
+        """Set aside the runs that cannot be continued, so that they start again; return how many there were."""
+        damaged = 0
+        for task in to_do:
+            if (problem := set_aside_damaged(runs / task.folder_name)) is not None:
+                damaged += 1
+                _say(f"damaged run: {problem}; starting {task} from step 0")
+        return str(damaged)
 
     def _collect(self, done: Iterator[Outcome], stop: Path, failures: list[Outcome]) -> bool:
         """Remember the records; return whether a run was stopped."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab import plugins
-from gomhc.lab.files import Damaged
+from gomhc.lab.files import Damaged, remove
 from gomhc.lab.provenance import machine, repository_state, versions
 from gomhc.lab.results.code_version import code_version
 from gomhc.lab.results.record import Record, Store, key_of
@@ -218,6 +219,22 @@ def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop
         return Outcome(task, failure=Failure.of(error))
     finally:
         torch.set_num_threads(before)
+
+
+def set_aside_damaged(run: Path) -> str | None:
+    """Rename the folder of a run if its checkpoints are damaged; return what was wrong, None if nothing was."""
+    if not checkpoint.steps(run):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the newest of several checkpoints; resuming warns of it again
+            checkpoint.load(run)
+    except Damaged as error:
+        aside = run.with_name(f"damaged-{run.name}")
+        remove(aside)
+        run.rename(aside)
+        return f"{error}; {run} is now {aside}"
+    return None
 
 
 def _trained(recipe: Recipe, folder: Path, execution: Execution, stop: Path) -> dict[str, Any] | None:

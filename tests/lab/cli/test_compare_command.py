@@ -22,7 +22,7 @@ from small_runs import small_recipe
 
 from gomhc.lab.cli import compare as compare_command
 from gomhc.lab.cli import main
-from gomhc.lab.comparison.runs import Outcome, Task
+from gomhc.lab.comparison.runs import Outcome, StopAtFile, Task
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare
 from gomhc.lab.training import Recipe
@@ -356,3 +356,22 @@ def test_traceback_is_shown_of_an_unexpected_error_and_on_request(
     assert str(stop.value).startswith("Traceback")
     assert str(stop.value).splitlines()[-1].startswith("4 runs failed, the first of them: none, seed 0: ")
     assert "the same command" not in str(stop.value)
+
+
+def test_run_with_a_damaged_checkpoint_is_set_aside_and_starts_again(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with monkeypatch.context() as patch:
+        patch.setattr(StopAtFile, "wants_stop", lambda _: True)
+        with pytest.raises(SystemExit, match="interrupted"):
+            main()
+    (weights,) = tmp_path.glob("runs/*/checkpoints/step-00000001/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    run = weights.parents[2]
+    main()
+    said, aside = capsys.readouterr().err, run.with_name(f"damaged-{run.name}")
+    assert "model.safetensors has changed); no other checkpoint of this run can be read" in said
+    assert f"{run} is now {aside}; starting none, seed 0 from step 0" in said
+    assert aside.is_dir()
+    assert len(list(tmp_path.glob("records/compare/*.json"))) == 4
