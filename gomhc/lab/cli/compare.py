@@ -41,6 +41,7 @@ from gomhc.lab.training.signals import stop_on_signals
 MOST_JOBS = 1024
 LONGEST_COMPARISON = 1000
 """Maximum number of seeds."""
+INTERRUPTED = "interrupted: every run has saved a checkpoint; the same command continues from here"
 BASE = RECIPES[DEFAULT]()
 
 
@@ -112,7 +113,10 @@ def compare(
         try:
             compared = comparison.compare(recipes, numbers, tunings, equal_seconds)
         except Stopped:
-            sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
+            if "RANK" not in os.environ:
+                sys.exit(INTERRUPTED)
+            _say(INTERRUPTED)  # with an error here, torchrun would report that a process failed
+            return
         if processes.is_main:
             _show(compared, out)
 
@@ -196,9 +200,11 @@ class _Comparison:
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
             stopped = self._collect(done, stop, failures)
-        stop.unlink(missing_ok=True)
         if failures:
             sys.exit(_failed(failures))
+        stopped = any(self.processes.sum(float(stopped)))  # all have looked at the file when the main one deletes it
+        if _is_main():
+            stop.unlink(missing_ok=True)
         if stopped:
             raise Stopped
 

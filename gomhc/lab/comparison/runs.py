@@ -200,20 +200,20 @@ class StopAtFile(Watcher):
 def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop: Path, commit: str) -> Outcome:
     """Train one task to its end, from its newest checkpoint if there is one, and write its record."""
     plugins.load()  # this may be a process of its own
-    if stop.exists():
-        return Outcome(task)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     if execution.compile:
         torch.compiler.reset()  # which compiles no more than eight models in a process
     started = time.perf_counter()
     try:
-        metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)
-        if metrics is None:
-            return Outcome(task)
-        record = _record(task, metrics, commit, time.perf_counter() - started)
-        with world(execution.device) as processes:  # the others wait until the main one has written it
-            processes.from_main(lambda: str(store.save(record)))
+        with world(execution.device) as processes:
+            if any(processes.sum(float(stop.exists()))):  # together, or one would train and wait for the others
+                return Outcome(task)
+            metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)
+            if metrics is None:
+                return Outcome(task)
+            record = _record(task, metrics, commit, time.perf_counter() - started)
+            processes.from_main(lambda: str(store.save(record)))  # the others wait until it is written
         return Outcome(task, store.load(EXPERIMENT, task.key))  # as a later command will read it
     except Exception as error:
         return Outcome(task, failure=Failure.of(error))

@@ -22,6 +22,7 @@ from small_runs import small_recipe
 
 from gomhc.lab.cli import compare as compare_command
 from gomhc.lab.cli import main
+from gomhc.lab.cli.compare import INTERRUPTED
 from gomhc.lab.comparison.runs import Outcome, StopAtFile, Task
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare
@@ -33,7 +34,6 @@ SMALL = (
     "--num-layers", "1", "--num-heads", "1", "--num-channels", "16", "--context-length", "16", "--batch-size", "2",
     "--warmup-steps", "2", "--evaluate-every", "5", "--evaluation-windows", "4", "--save-every", "4",
 )  # fmt: skip
-INTERRUPTED = "interrupted: every run has saved a checkpoint; the same command continues from here"
 TIMES = ("milliseconds", "spread", "time", "core_hours")
 
 
@@ -375,3 +375,36 @@ def test_run_with_a_damaged_checkpoint_is_set_aside_and_starts_again(
     assert f"{run} is now {aside}; starting none, seed 0 from step 0" in said
     assert aside.is_dir()
     assert len(list(tmp_path.glob("records/compare/*.json"))) == 4
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_torchrun_tells_an_interruption_once_and_no_failure(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    """Every process sends the signal to itself, because torchrun adds a traceback to one of its own."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED_BY_ITSELF)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    arguments = command(tmp_path / "out", corpus, "none", "go", "--seeds", "2", "--steps", "5")[3:]
+    done = subprocess.run([*launch, *arguments], capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(INTERRUPTED) == 1
+    assert done.stderr.count("stopping after the current steps") == 1
+    assert "FAILED" not in done.stderr
+    assert not (tmp_path / "out" / ".stop").exists()
+    assert len(list(tmp_path.glob("out/runs/*"))) == 1
+
+
+INTERRUPTED_BY_ITSELF = """
+import os, signal
+from gomhc.lab.cli import main
+from gomhc.lab.training.loop import Trainer
+
+update = Trainer.update
+
+def interrupted(trainer):
+    if trainer.step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    update(trainer)
+
+Trainer.update = interrupted
+main()
+"""
