@@ -200,11 +200,12 @@ class _Comparison:
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
             stopped = self._collect(done, stop, failures)
-        if failures:
-            sys.exit(_failed(failures))
-        stopped = any(self.processes.sum(float(stopped)))  # all have looked at the file when the main one deletes it
+        if not failures:  # with one, the others may not come here
+            stopped = any(self.processes.sum(float(stopped)))  # all have looked at the file when it is deleted
         if _is_main():
             stop.unlink(missing_ok=True)
+        if failures:
+            sys.exit(_failed(failures))
         if stopped:
             raise Stopped
 
