@@ -35,8 +35,12 @@ def in_processes(
 
 
 def _begin(parent: int) -> None:
-    """Prepare a worker. It leaves Ctrl-C, which every process of a terminal gets, to the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a worker. It leaves signals that a whole group of processes gets to the process that started it.
+
+    Ctrl-C goes to every process of a terminal; SIGTERM comes to all of them from `timeout`, or from a cluster.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
     _end_with(parent)
 

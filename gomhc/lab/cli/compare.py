@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
@@ -22,13 +21,14 @@ from gomhc.checks import require_whole
 from gomhc.lab.bench.timing import Turn
 from gomhc.lab.cli.comparison_progress import ComparisonProgress
 from gomhc.lab.cli.comparison_table import comparison_table
+from gomhc.lab.cli.mistakes import is_debugged
 from gomhc.lab.cli.terminal import duration, print_table, say_at_once, table_console, with_progress, write_json
 from gomhc.lab.comparison import costs as step_costs
 from gomhc.lab.comparison.costs import StepCost, StepSetting
 from gomhc.lab.comparison.methods import recipes_of, with_wide_controls
 from gomhc.lab.comparison.plan import Tried, Tuning, at_equal_seconds, comparison_tasks
 from gomhc.lab.comparison.result import Result, TrainingText, result
-from gomhc.lab.comparison.runs import Outcome, Records, Task, distinct, perform
+from gomhc.lab.comparison.runs import EXPERIMENT, Outcome, Records, Task, distinct, perform, set_aside_damaged
 from gomhc.lab.comparison.words import findings
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare, require_windows
@@ -39,10 +39,12 @@ from gomhc.lab.report.comparison_page import comparison_page
 from gomhc.lab.training import Execution, Recipe
 from gomhc.lab.training.distributed import World, world
 from gomhc.lab.training.loop import require_memory
+from gomhc.lab.training.signals import stop_on_signals
 
 MOST_JOBS = 1024
 LONGEST_COMPARISON = 1000
 """Maximum number of seeds."""
+INTERRUPTED = "interrupted: every run has saved a checkpoint; the same command continues from here"
 BASE = replace(RECIPES[DEFAULT](), mixing=NO_MIXING)
 """What all methods share; each has its own mixing."""
 
@@ -96,11 +98,12 @@ def compare(
         plan: Time a few steps of each method, say how long the comparison takes, and exit.
     """
     recipes, tunings, jobs = _checked(methods, recipe, execution, seeds, jobs, tune, tuning_seeds, tuning_steps)
+    kept = records or out / "records"
+    _require_folders(out / "runs", kept / EXPERIMENT)
     text = corpora.find(recipe.corpus)
     data = prepare(text, recipe.tokenizer)
     require_windows(data, recipe.context_length)
     corpus = TrainingText(name=Path(recipe.corpus).name, fingerprint=text.fingerprint, tokens=data.fingerprint)
-    kept = records or out / "records"
     for file in (out / "compare.json", out / "compare.html", kept / "any"):
         require_writable(file)
     with _locked(out), world(execution.device) as processes:
@@ -117,7 +120,10 @@ def compare(
         try:
             compared = comparison.compare(recipes, numbers, tunings, equal_seconds)
         except Stopped:
-            sys.exit("interrupted: every run has saved a checkpoint; the same command continues from here")
+            if "RANK" not in os.environ:
+                sys.exit(INTERRUPTED)
+            _say(INTERRUPTED)  # with an error here, torchrun would report that a process failed
+            return
         if processes.is_main:
             _show(compared, out)
 
@@ -193,41 +199,56 @@ class _Comparison:
         _say(f"{num_kept} runs kept, {len(to_do)} to do")
         if not to_do:
             return
-        stop, errors = self.out / ".stop", list[str]()
+        stop, failures = self.out / ".stop", list[Outcome]()
         if _is_main():
             stop.unlink(missing_ok=True)
         runs = self.out / "runs"
-        with _file_on_signal(stop):
+        self.processes.from_main(lambda: self._set_aside_damaged(to_do, runs))
+        with stop_on_signals(lambda: _stop_at(stop)):
             done = perform(to_do, self.records.store, runs, self.execution, self.jobs, stop)
             if _is_main():
                 done = ComparisonProgress(to_do, runs, self.seconds).watch(done)
-            stopped = self._collect(done, errors)
-        stop.unlink(missing_ok=True)
-        if errors:
-            _say(errors[0])
-            sys.exit(f"{len(errors)} runs failed: {errors[0].strip().splitlines()[-1]}; the same command tries again")
+            stopped = self._collect(done, stop, failures)
+        if not failures:  # with one, the others may not come here
+            stopped = any(self.processes.sum(float(stopped)))  # all have looked at the file when it is deleted
+        if _is_main():
+            stop.unlink(missing_ok=True)
+        if failures:
+            sys.exit(_failed(failures))
         if stopped:
             raise Stopped
 
-    def _collect(self, done: Iterator[Outcome], errors: list[str]) -> bool:
+    def _set_aside_damaged(self, to_do: Sequence[Task], runs: Path) -> str:
+        """Set aside the runs that cannot be continued, so that they start again; return how many there were."""
+        damaged = 0
+        for task in to_do:
+            if (problem := set_aside_damaged(runs / task.folder_name)) is not None:
+                damaged += 1
+                _say(f"damaged run: {problem}; starting {task} from step 0")
+        return str(damaged)
+
+    def _collect(self, done: Iterator[Outcome], stop: Path, failures: list[Outcome]) -> bool:
         """Remember the records; return whether a run was stopped."""
         stopped = False
         try:
             for outcome in done:
                 if outcome.record is not None:
                     self.records.add(outcome.record)
-                elif outcome.error:
-                    errors.append(f"{outcome.task}\n{outcome.error}")
+                elif outcome.failure is not None:
+                    failures.append(outcome)
+                    if self.processes.size > 1:  # the others may wait for this one; torchrun ends them
+                        break
                 else:
                     stopped = True
                     if self.jobs == 1:
                         break
         except BrokenExecutor as error:
-            sys.exit(
-                f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished runs "
-                "are kept, and the same command, perhaps with fewer --jobs, continues from here"
-            )
-        return stopped or (self.out / ".stop").exists()
+            if not stop.exists():  # a signal to the whole group ends workers that are only starting
+                sys.exit(
+                    f"a worker process died ({str(error).splitlines()[0]}), perhaps because memory ran out; finished "
+                    "runs are kept, and the same command, perhaps with fewer --jobs, continues from here"
+                )
+        return stopped or stop.exists()
 
     def tell_plan(
         self, recipes: Mapping[str, Recipe], seeds: Sequence[int], tunings: Sequence[Tuning], equal_seconds: bool
@@ -322,22 +343,28 @@ def _locked(out: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _file_on_signal(file: Path) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM create the file, at which runs save and stop; a second Ctrl-C interrupts at once."""
+def _failed(failures: Sequence[Outcome]) -> str:
+    """Return what to say of runs that failed: the words of the first, and its traceback where they are not enough."""
+    first, number = failures[0], len(failures)
+    assert first.failure is not None
+    runs = "1 run failed" if number == 1 else f"{number} runs failed, the first of them"
+    line = f"{runs}: {first.task}: {first.failure.words}"
+    is_enough = first.failure.is_expected and not is_debugged()
+    return line if is_enough else f"{first.failure.traceback}\n{line}"
 
-    def ask(number: int, frame: object) -> None:
-        if file.exists() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        file.touch()
+
+def _require_folders(*paths: Path) -> None:
+    """Raise a ValueError unless each of these is a folder, or can become one."""
+    for path in paths:
+        if os.path.lexists(path) and not path.is_dir():
+            raise ValueError(f"{path} must be a folder, got a file; move the file, or choose another folder")
+
+
+def _stop_at(file: Path) -> None:
+    """Create the file at which runs save and stop; called in the handler of a signal."""
+    file.touch()
+    if _is_main():
         say_at_once("stopping after the current steps; press Ctrl-C again to stop without saving")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _is_main() -> bool:

@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
-from typing import Any, NoReturn
+from typing import Any
 
-import torch
+from gomhc.lab.expected_errors import is_expected, words_of
 
 DEBUG = "GOMHC_DEBUG"
 """Environment variable that enables tracebacks, unless it is empty or 0."""
@@ -33,7 +33,7 @@ def one_line() -> Iterator[None]:
 
     GOMHC_DEBUG=1 turns this off.
     """
-    if _is_debugged():
+    if is_debugged():
         yield
         return
     with warnings.catch_warnings():
@@ -46,17 +46,15 @@ def one_line() -> Iterator[None]:
         except BrokenPipeError:  # whoever read the output, as in `gomhc ... | head`, has read enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes nowhere
             sys.exit(1)
-        except (ValueError, OSError, MemoryError) as error:
-            _exit(error)
-        except RuntimeError as error:
-            if not _is_lack_of_memory(error):
+        except Exception as error:
+            if not is_expected(error):
                 raise
-            _exit(error)
+            sys.exit(f"error: {_as_written(words_of(error))}")
 
 
 def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> Any:
     """Parse the arguments with tyro; a mistake exits with one line instead of tyro's box."""
-    if _is_debugged():
+    if is_debugged():
         return command_line(arguments)
     try:
         with redirect_stderr(StringIO()):
@@ -68,18 +66,9 @@ def parse(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]
     sys.exit(2)
 
 
-def _is_debugged() -> bool:
+def is_debugged() -> bool:
+    """Return whether the environment asks for tracebacks."""
     return os.environ.get(DEBUG, "0") not in ("", "0")
-
-
-def _exit(error: BaseException) -> NoReturn:
-    sys.exit(f"error: {_as_written(' '.join(_words(error).split()) or type(error).__name__)}")
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
-        return f"{error.filename} must be in a folder, or be one, but a file is there; choose another path"
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def _as_written(line: str) -> str:
@@ -88,10 +77,6 @@ def _as_written(line: str) -> str:
     names = {option[2:].replace("-", "_"): option for option in options}
     first, must, rest = line.partition(" must ")
     return f"{names.get(first, first)}{must}{rest}"
-
-
-def _is_lack_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _box(command_line: Callable[[Sequence[str]], Any], arguments: Sequence[str]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,8 @@ import torch
 
 from gomhc.birkhoff.registry import NO_MIXING
 from gomhc.lab import plugins
-from gomhc.lab.files import Damaged
+from gomhc.lab.expected_errors import is_expected, lacks_memory, words_of
+from gomhc.lab.files import Damaged, remove
 from gomhc.lab.provenance import machine, repository_state, versions
 from gomhc.lab.results.code_version import code_version
 from gomhc.lab.results.record import Record, Store, key_of
@@ -87,12 +89,34 @@ def without_meaning(recipe: Recipe) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """The error that ended a run, as text, because not every error can be sent from a worker."""
+
+    words: str
+    """What went wrong, and the way out, on one line."""
+    traceback: str
+    is_expected: bool
+    """Whether the words are enough; without them, it is the traceback that tells."""
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Describe an error that is being handled."""
+        expected = is_expected(error)
+        words = words_of(error) if expected else " ".join(f"{type(error).__name__}: {error}".split())
+        if lacks_memory(error):
+            words += "; with more memory, or fewer --jobs, the same command continues from here"
+        elif isinstance(error, OSError):
+            words += "; when the cause is removed, the same command continues from here"
+        return cls(words, traceback.format_exc(), expected)
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """A task, and its record; without one the run was stopped, or failed with an error."""
+    """A task, and its record; without one the run was stopped, or failed."""
 
     task: Task
     record: Record | None = None
-    error: str = ""
+    failure: Failure | None = None
 
 
 def distinct(tasks: Sequence[Task]) -> list[Task]:
@@ -168,25 +192,41 @@ class StopAtFile(Watcher):
 def train_one(task: Task, store: Store, folder: Path, execution: Execution, stop: Path, commit: str) -> Outcome:
     """Train one task to its end, from its newest checkpoint if there is one, and write its record."""
     plugins.load()  # this may be a process of its own
-    if stop.exists():
-        return Outcome(task)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     if execution.compile:
         torch.compiler.reset()  # which compiles no more than eight models in a process
     started = time.perf_counter()
     try:
-        metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)
-        if metrics is None:
-            return Outcome(task)
-        record = _record(task, metrics, commit, time.perf_counter() - started)
-        with world(execution.device) as processes:  # the others wait until the main one has written it
-            processes.from_main(lambda: str(store.save(record)))
+        with world(execution.device) as processes:
+            if any(processes.sum(float(stop.exists()))):  # together, or one would train and wait for the others
+                return Outcome(task)
+            metrics = _trained(task.recipe, folder / task.folder_name, execution, stop)
+            if metrics is None:
+                return Outcome(task)
+            record = _record(task, metrics, commit, time.perf_counter() - started)
+            processes.from_main(lambda: str(store.save(record)))  # the others wait until it is written
         return Outcome(task, store.load(EXPERIMENT, task.key))  # as a later command will read it
-    except Exception:
-        return Outcome(task, error=traceback.format_exc())
+    except Exception as error:
+        return Outcome(task, failure=Failure.of(error))
     finally:
         torch.set_num_threads(before)
+
+
+def set_aside_damaged(run: Path) -> str | None:
+    """Rename the folder of a run if its checkpoints are damaged; return what was wrong, None if nothing was."""
+    if not checkpoint.steps(run):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the newest of several checkpoints; resuming warns of it again
+            checkpoint.load(run)
+    except Damaged as error:
+        aside = run.with_name(f"damaged-{run.name}")
+        remove(aside)
+        run.rename(aside)
+        return f"{error}; {run} is now {aside}"
+    return None
 
 
 def _trained(recipe: Recipe, folder: Path, execution: Execution, stop: Path) -> dict[str, Any] | None:

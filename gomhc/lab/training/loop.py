@@ -62,7 +62,7 @@ class Watcher:
         """Called after each checkpoint."""
 
     def stopping(self) -> None:
-        """Called in the handler of a signal that asks the run to stop; the run saves a checkpoint after this step."""
+        """Called in the handler of a signal that asks this run alone to stop; it saves a checkpoint after this step."""
 
     def wants_stop(self) -> bool:
         """Called after each step; return True to save a checkpoint and stop."""

@@ -12,27 +12,35 @@ from types import FrameType
 
 @dataclass
 class Stop:
-    """Whether a signal has asked the run to stop."""
+    """Whether a signal has asked to stop; it is the handler of these signals."""
 
+    asked: Callable[[], None]
     wanted: bool = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take note of a signal; a second Ctrl-C raises KeyboardInterrupt."""
+        if self.wanted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.wanted:
+            self.wanted = True
+            self.asked()
 
 
 @contextmanager
 def stop_on_signals(asked: Callable[[], None]) -> Iterator[Stop]:
-    """Inside, the first signal sets `wanted` and calls `asked`; a second Ctrl-C raises KeyboardInterrupt."""
-    stop = Stop()
+    """Inside, the first signal sets `wanted` and calls `asked`; a second Ctrl-C raises KeyboardInterrupt.
+
+    Inside another `stop_on_signals`, be the same one, so that a signal stops the whole and not only this part of it.
+    """
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
-        yield stop
+        yield Stop(asked)
         return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.wanted and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if not stop.wanted:
-            stop.wanted = True
-            asked()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    outer = signal.getsignal(signal.SIGINT)
+    if isinstance(outer, Stop):
+        yield outer
+        return
+    stop = Stop(asked)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

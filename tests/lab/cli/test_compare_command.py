@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from browser import assert_sound, needs_chromium, open_page
@@ -20,10 +22,12 @@ from small_runs import small_recipe
 
 from gomhc.lab.cli import compare as compare_command
 from gomhc.lab.cli import main
-from gomhc.lab.comparison.runs import Outcome, Task
+from gomhc.lab.cli.compare import INTERRUPTED
+from gomhc.lab.comparison.runs import Outcome, StopAtFile, Task
 from gomhc.lab.data import corpora
 from gomhc.lab.data.tokens import prepare
 from gomhc.lab.training import Recipe
+from gomhc.lab.training.loop import Trainer
 
 METHODS = ("none", "none:as-wide", "go@start=equal-streams")
 SMALL = (
@@ -261,3 +265,151 @@ def test_processes_of_torchrun_train_each_run_together(token_cache: Path, corpus
     expected, found = load(tmp_path / "alone"), load(tmp_path / "together")
     for method, other in zip(expected["methods"], found["methods"], strict=True):
         assert other["losses"] == pytest.approx(method["losses"], rel=1e-5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+@pytest.mark.parametrize("step", [0, 5], ids=["first evaluation", "last evaluation"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_run_stops_the_whole_comparison(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capfd, step: int, sent: signal.Signals
+) -> None:
+    evaluate, evaluations = Trainer.evaluate, list[int]()
+
+    def interrupted(trainer: Trainer) -> None:
+        evaluations.append(trainer.step)
+        if evaluations.count(step) == 1 and trainer.step == step:
+            os.kill(os.getpid(), sent)
+        evaluate(trainer)
+
+    monkeypatch.setattr(Trainer, "evaluate", interrupted)
+    arguments = ("none", "go", "--seeds", "2", "--steps", "5", "--jobs", "1")
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *arguments)[2:])
+    with pytest.raises(SystemExit, match="interrupted: every run has saved a checkpoint; the same command continues"):
+        main()
+    assert capfd.readouterr().err.count("stopping after the current steps; press Ctrl-C again") == 1
+    assert evaluations == ([0] if step == 0 else [0, 5])
+    assert not (tmp_path / ".stop").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs process groups")
+def test_signal_to_the_group_while_workers_start_is_an_interruption(
+    token_cache: Path, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = command(tmp_path, corpus, "none", "go", "--seeds", "2", "--steps", "5", "--jobs", "2")
+    with subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line == "0 runs kept, 4 to do\n":
+                break
+        time.sleep(0.5)  # the workers import torch
+        os.killpg(process.pid, signal.SIGTERM)
+        said = process.communicate(timeout=600)[1]
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == INTERRUPTED
+
+
+FAILING = ("none", "go", "--seeds", "2", "--steps", "5", "--jobs", "1")
+
+
+@pytest.mark.parametrize("name", ["runs", "records/compare"])
+def test_file_in_the_place_of_a_folder_is_told_before_any_work(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value) == (
+        f"error: {tmp_path / name} must be a folder, got a file; move the file, or choose another folder"
+    )
+    assert capsys.readouterr().err == ""
+
+
+NO_SPACE = OSError(errno.ENOSPC, "cannot write the checkpoint of step 5 (No space left on device)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NO_SPACE, f"{NO_SPACE.strerror}; when the cause is removed, the same command continues from here"),
+        (ValueError("batch_size must be even"), "batch_size must be even"),
+        (MemoryError(), "MemoryError; with more memory, or fewer --jobs, the same command continues from here"),
+    ],
+    ids=["OSError", "ValueError", "MemoryError"],
+)
+def test_error_of_a_run_is_one_line_and_advises_to_try_again_only_where_that_helps(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys, error: Exception, words: str
+) -> None:
+    monkeypatch.setattr(Trainer, "update", Mock(side_effect=error))
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value) == f"4 runs failed, the first of them: none, seed 0: {words}"
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "debug"), [(KeyError("bug"), "0"), (ValueError("bug"), "1")])
+def test_traceback_is_shown_of_an_unexpected_error_and_on_request(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, error: Exception, debug: str
+) -> None:
+    monkeypatch.setattr(Trainer, "update", Mock(side_effect=error))
+    monkeypatch.setenv("GOMHC_DEBUG", debug)
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value).startswith("Traceback")
+    assert str(stop.value).splitlines()[-1].startswith("4 runs failed, the first of them: none, seed 0: ")
+    assert "the same command" not in str(stop.value)
+
+
+def test_run_with_a_damaged_checkpoint_is_set_aside_and_starts_again(
+    token_cache: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path, corpus, *FAILING)[2:])
+    with monkeypatch.context() as patch:
+        patch.setattr(StopAtFile, "wants_stop", lambda _: True)
+        with pytest.raises(SystemExit, match="interrupted"):
+            main()
+    (weights,) = tmp_path.glob("runs/*/checkpoints/step-00000001/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    run = weights.parents[2]
+    main()
+    said, aside = capsys.readouterr().err, run.with_name(f"damaged-{run.name}")
+    assert "model.safetensors has changed); no other checkpoint of this run can be read" in said
+    assert f"{run} is now {aside}; starting none, seed 0 from step 0" in said
+    assert aside.is_dir()
+    assert len(list(tmp_path.glob("records/compare/*.json"))) == 4
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_torchrun_tells_an_interruption_once_and_no_failure(token_cache: Path, corpus: Path, tmp_path: Path) -> None:
+    """Every process sends the signal to itself, because torchrun adds a traceback to one of its own."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED_BY_ITSELF)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    arguments = command(tmp_path / "out", corpus, "none", "go", "--seeds", "2", "--steps", "5")[3:]
+    done = subprocess.run([*launch, *arguments], capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(INTERRUPTED) == 1
+    assert done.stderr.count("stopping after the current steps") == 1
+    assert "FAILED" not in done.stderr
+    assert not (tmp_path / "out" / ".stop").exists()
+    assert len(list(tmp_path.glob("out/runs/*"))) == 1
+
+
+INTERRUPTED_BY_ITSELF = """
+import os, signal
+from gomhc.lab.cli import main
+from gomhc.lab.training.loop import Trainer
+
+update = Trainer.update
+
+def interrupted(trainer):
+    if trainer.step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    update(trainer)
+
+Trainer.update = interrupted
+main()
+"""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from gomhc.lab.files import read_sealed, seal
 from gomhc.lab.results.record import Record, Store, key_of
 from gomhc.lab.training import Execution, Recipe, Watcher, checkpoint, train
 from gomhc.lab.training.loop import Trainer
+from gomhc.lab.workers import in_processes
 from gomhc.models import GPT
 
 CPU = Execution(device="cpu")
@@ -228,7 +231,7 @@ class TestRecords:
             assert outcome(recipe).record is None
         moved = Path(recipe.corpus).rename(tmp_path / "moved.txt")
         continued = outcome(replace(recipe, corpus=str(moved)))
-        assert continued.record is not None, continued.error
+        assert continued.record is not None, continued.failure
 
     def test_run_without_a_record_is_told_rather_than_left_out(self, tmp_path: Path) -> None:
         tasks = comparison_tasks(recipes_of(("none", "go"), Recipe()), range(2), "data")
@@ -275,6 +278,12 @@ def test_run_that_is_stopped_at_its_last_step_is_evaluated(recipe: Recipe, tmp_p
     watcher = StopAtTheEnd()
     assert train(recipe, tmp_path / "run", CPU, watcher) == recipe.steps
     assert watcher.evaluated_steps[-1] == recipe.steps
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_worker_leaves_signals_to_the_process_that_started_it(number: signal.Signals) -> None:
+    assert list(in_processes(signal.getsignal, [(number,)] * 2, 2, in_order=True)) == [signal.SIG_IGN] * 2
 
 
 class TestResult:
