@@ -52,6 +52,10 @@ STAGES = {
     "stage-5": "The answer, in batches of 4",
     "stage-6": "go against the plain network of its size, twelve seeds",
     "stage-7": "Readout, scale, static coefficients, leak, rate of the coefficients",
+    "stage-8": "Learning rate, in batches of 4",
+    "stage-8b": "Higher learning rates of the plain network, in batches of 4",
+    "stage-8c": "The plain network at its best learning rate, in batches of 4",
+    "stage-9": "The answer at the plain network's best learning rate",
 }
 CORPORA = {"tinystories_train.txt": "TinyStories"}
 """File of a corpus -> its name."""
@@ -74,14 +78,14 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
     if not answers:
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
-    more_seeds = stages.get(study.MORE_SEEDS)
-    about = _about(shown, more_seeds), _break_even(shown[-1]), _rivals(stages.get(RIVALS), brief=num_shown == 1)
+    beside = [stages[name] for name in (study.MORE_SEEDS, study.BEST_RATE) if name in stages]
+    about = _about([*shown, *beside]), _break_even(shown[-1]), _rivals(stages.get(RIVALS), brief=num_shown == 1)
     tables = [
         table
         for result in shown
         for table in (
             f"**{steps_of(result)}**" if len(shown) > 1 else "",
-            _table(result, more_seeds if result is answers[-1] else None),
+            _table(result, beside if result is answers[-1] else ()),
         )
     ]
     return "\n\n".join(filter(None, (verdict(answers), *tables, " ".join(filter(None, about)))))
@@ -100,17 +104,17 @@ def _verdict(result: Result, reference: str) -> str:
     return f"{told}."
 
 
-def _table(result: Result, more_seeds: Result | None) -> str:
+def _table(result: Result, beside: Sequence[Result]) -> str:
     """A row a method: its difference from the plain network, and the time of a step.
 
-    Then a row a control: the difference of go-mHC from it, at equal tokens with all seeds that there are.
+    Then a row a control: the difference of go-mHC from it; those of the stages beside take the place of others.
     """
     names = short_names(result)
     reference = next(method for method in result["methods"] if method["method"] == result["reference"])
     loss = {f"`{names[result['reference']]}`": _loss(reference)}
     columns = {"equal tokens": loss | _cells(_compared(result, TOKENS))}
-    if more_seeds is not None:
-        columns["equal tokens"] |= _cells(_against_reference(more_seeds))
+    for other in beside:
+        columns["equal tokens"] |= _cells(_against_reference(other))
     if result["equal_seconds"] != CUT_SHORT:
         columns["equal seconds"] = loss | _cells(_compared(result, SECONDS))
     columns["step time"] = {f"`{names[one['method']]}`": f"{one['time']:.2f}×" for one in result["methods"]}
@@ -152,13 +156,12 @@ def unbroken(text: str) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _about(answers: Sequence[Result], more_seeds: Result | None) -> str:
+def _about(shown: Sequence[Result]) -> str:
     """What the tables show."""
-    counted = [*answers, more_seeds] if more_seeds is not None else answers
-    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in counted))
+    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in shown))
     return (
-        f"First row: validation loss, {_setting(answers[0], f'{seeds} seeds')} Other rows: differences paired by seed, "
-        f"± half their 95 % interval, and in how many seeds the loss is lower. {_controls(answers[0])}"
+        f"First row: validation loss, {_setting(shown[0], f'{seeds} seeds')} Other rows: differences paired by seed, "
+        f"± half their 95 % interval, and in how many seeds the loss is lower. {_controls(shown[0])}"
     )
 
 
@@ -294,7 +297,7 @@ def smollm2_in_short(studies: Path = FOLDER) -> str:
     gains = any(arm["difference"] + arm["half_width_95"] < 0 for arm in arms.values())
     steps, seeds = record["settings"]["steps"], min(arm["runs"] for arm in arms.values())
     return (
-        f"Fine-tuning SmolLM2-135M-Instruct with four streams showed {'a' if gains else 'no'} gain: {told} with two "
+        f"Fine-tuning SmolLM2-135M with four streams showed {'a' if gains else 'no'} gain: {told} with two "
         f"starts ({steps} steps, {seeds} seeds; [details](docs/hugging-face.md))."
     )
 

@@ -22,6 +22,6 @@ def words_of(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
         text = f"{error.filename} must be in a folder, or be one, but a file is there; choose another path"
-    elif isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(text.split()) or type(error).__name__

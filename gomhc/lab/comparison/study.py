@@ -21,6 +21,8 @@ ANSWERS = ("stage-2", "stage-5")
 """The stages of this study that answer its question, with the same methods; the others explore."""
 MORE_SEEDS = "stage-6"
 """The stage that compares go-mHC with the plain network of its size, in the setting of the last answer."""
+BEST_RATE = "stage-8c"
+"""The stage that compares it with the plain network at that network's own best learning rate, likewise."""
 
 
 def files(name: str, studies: Path | None = None) -> list[Path]:
