@@ -79,7 +79,12 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
         return f"{IN_PROGRESS.format('streams')} {_so_far(stages)}".strip()
     shown = answers[-num_shown:]
     beside = [stages[name] for name in (study.MORE_SEEDS, study.BEST_RATE) if name in stages]
-    about = _about([*shown, *beside]), _break_even(shown[-1]), _rivals(stages.get(RIVALS), brief=num_shown == 1)
+    about = (
+        _about([*shown, *beside]),
+        _best_rate(shown[-1], stages.get(study.BEST_RATE)),
+        _break_even(shown[-1]),
+        _rivals(stages.get(RIVALS), brief=num_shown == 1),
+    )
     tables = [
         table
         for result in shown
@@ -160,8 +165,8 @@ def _about(shown: Sequence[Result]) -> str:
     """What the tables show."""
     seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in shown))
     return (
-        f"First row: validation loss, {_setting(shown[0], f'{seeds} seeds')} Other rows: differences paired by seed, "
-        f"± half their 95 % interval, and in how many seeds the loss is lower. {_controls(shown[0])}"
+        f"First row: validation loss, {_setting(shown[0], f'{seeds} seeds')} Others: differences paired by seed, "
+        f"± half their 95 % interval, and seeds with a lower loss. {_controls(shown[0])}"
     )
 
 
@@ -205,12 +210,22 @@ def _rivals(result: Result | None, *, brief: bool) -> str:
     return f"Of {len(rivals)} other mixings ({len(result['seeds'])} seeds), {told}; the rest is not shown to differ."
 
 
+def _best_rate(result: Result, at_best: Result | None) -> str:
+    """The learning rate, and that of the stage that takes the best one of the plain network, in a sentence."""
+    if at_best is None:
+        return ""
+    plain = at_best["methods"][0]["recipe"]["learning_rate"]
+    rates = {method["recipe"]["learning_rate"] for method in result["methods"]}
+    shared = "" if len(rates) > 1 else f", elsewhere {rates.pop():g}"
+    return f"`none` is best with a learning rate of {plain:g}{shared}."
+
+
 def _break_even(result: Result) -> str:
     """How long a step of go-mHC may take, in a sentence; nothing without runs at equal seconds."""
     method = methods_by_name(result).get(GO)
     found = break_even(result, method) if method else None
     return (
-        f"At equal seconds, `{GO}` breaks even with a step time of about {found.time:.2f}× "
+        f"At equal seconds, `{GO}` breaks even with a step time of {found.time:.2f}× "
         f"({found.low:.2f} to {found.high:.2f})."
         if found
         else ""

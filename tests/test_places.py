@@ -183,6 +183,18 @@ def test_more_seeds_against_a_control_take_the_place_of_fewer(tmp_path: Path) ->
     assert expected in said(studies).splitlines()
 
 
+def test_go_is_compared_with_the_plain_network_at_its_best_rate(tmp_path: Path) -> None:
+    compared(tmp_path, "stage-5", "none", "go")
+    studies = compared(tmp_path, "stage-8c", "none@learning_rate=6e-3", "none@learning_rate=3e-3", "go")
+    file = studies / "streams" / "stage-8c" / "compare.json"
+    result = json.loads(file.read_text())
+    result["methods"][0]["recipe"] = {"learning_rate": 0.006}
+    file.write_text(json.dumps(result))
+    lines = said(studies).splitlines()
+    assert "| `go` minus `none, learning_rate=6e-3` | −0.0100 ± 0.0010 (2 of 2) |  |" in lines
+    assert "`none` is best with a learning rate of 0.006, elsewhere 0.003." in lines[-1]
+
+
 def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> None:
     studies = compared(tmp_path, "stage-2", "none", "go", equal_seconds="complete runs")
     file = studies / "streams" / "stage-2" / "compare.json"
@@ -190,7 +202,7 @@ def test_break_even_is_told_where_runs_took_equal_seconds(tmp_path: Path) -> Non
     result["differences"][0]["seeds"] = [-0.01, -0.01]
     result["differences_at_equal_seconds"][0]["seeds"] = [0.01, 0.01]  # half of what a step time of 1.25 costs
     file.write_text(json.dumps(result))
-    told = f"At equal seconds, `go` breaks even with a step time of about {1.25**0.5:.2f}×"
+    told = f"At equal seconds, `go` breaks even with a step time of {1.25**0.5:.2f}×"
     assert told in write_results.streams(studies)
 
 
