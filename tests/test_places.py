@@ -82,6 +82,7 @@ def compared(tmp_path: Path, stage: str, *methods: str, equal_seconds: str = CUT
                 "loss": 1.5,
                 "diverged": [],
                 "time": 1 + index / 4,
+                "steps_at_equal_seconds": round(2_000 / (1 + index / 4)),
                 "num_parameters": 7e5,
             }
             for index, method in enumerate(methods)
