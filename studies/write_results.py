@@ -41,6 +41,7 @@ sys.path.insert(0, str(FOLDER.parent / "docs"))
 from places import fill  # noqa: E402
 
 GO = "go"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 RIVALS = "stage-3"
 """The stage with other mixings, in the same setting."""
 STAGES = {
@@ -69,7 +70,7 @@ def streams(studies: Path = FOLDER) -> str:
 
 def streams_in_short(studies: Path = FOLDER) -> str:
     """The table of the last of these stages."""
-    return _answer(studies, lambda answers: "", 1)
+    return _answer(studies, lambda answers: "", 1).replace(NO_BREAK, " ")
 
 
 def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown: int) -> str:
@@ -81,7 +82,7 @@ def _answer(studies: Path, verdict: Callable[[Sequence[Result]], str], num_shown
     beside = [stages[name] for name in (study.MORE_SEEDS, study.BEST_RATE) if name in stages]
     about = (
         _about([*shown, *beside]),
-        _best_rate(shown[-1], stages.get(study.BEST_RATE)),
+        _best_rate(shown, stages.get(study.BEST_RATE)),
         _break_even(shown[-1]),
         _rivals(stages.get(RIVALS), brief=num_shown == 1),
     )
@@ -151,19 +152,22 @@ def _minus(control: str) -> str:
 def _cells(differences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Row -> difference with its interval, unbroken by the end of a line, and seeds with a lower loss."""
     return {
-        row: "too few runs finished" if side(one) is None else f"{unbroken(plus_minus(one))} ({_lower(one)})"
+        row: "too few runs finished"
+        if side(one) is None
+        else f"{unbroken(plus_minus(one))} {unbroken(f'({_lower(one)})')}"
         for row, one in differences.items()
     }
 
 
 def unbroken(text: str) -> str:
     """Return the text with spaces at which no line ends."""
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    return text.replace(" ", NO_BREAK)
 
 
 def _about(shown: Sequence[Result]) -> str:
     """What the tables show."""
-    seeds = " or ".join(dict.fromkeys(str(len(result["seeds"])) for result in shown))
+    *fewer, most = sorted({len(result["seeds"]) for result in shown})
+    seeds = f"{', '.join(map(str, fewer))} or {most}" if fewer else str(most)
     return (
         f"First row: validation loss, {_setting(shown[0], f'{seeds} seeds')} Others: differences paired by seed, "
         f"± half their 95 % interval, and seeds with a lower loss. {_controls(shown[0])}"
@@ -210,14 +214,13 @@ def _rivals(result: Result | None, *, brief: bool) -> str:
     return f"Of {len(rivals)} other mixings ({len(result['seeds'])} seeds), {told}; the rest is not shown to differ."
 
 
-def _best_rate(result: Result, at_best: Result | None) -> str:
-    """The learning rate, and that of the stage that takes the best one of the plain network, in a sentence."""
-    if at_best is None:
+def _best_rate(shown: Sequence[Result], at_best: Result | None) -> str:
+    """The learning rate of the last table, and that of its last row, in a sentence."""
+    rates = {method["recipe"]["learning_rate"] for method in shown[-1]["methods"]}
+    if at_best is None or len(rates) > 1:
         return ""
-    plain = at_best["methods"][0]["recipe"]["learning_rate"]
-    rates = {method["recipe"]["learning_rate"] for method in result["methods"]}
-    shared = "" if len(rates) > 1 else f", elsewhere {rates.pop():g}"
-    return f"`none` is best with a learning rate of {plain:g}{shared}."
+    where, best = f"In {shown[-1]['steps']:,} steps, the" if len(shown) > 1 else "The", at_best["methods"][0]["recipe"]
+    return f"{where} learning rate is {rates.pop():g}; the last row has `none` at its best, {best['learning_rate']:g}."
 
 
 def _break_even(result: Result) -> str:
