@@ -6,13 +6,13 @@ A command is imported when it is chosen, so that it needs only the packages that
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from importlib import import_module
+from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
@@ -99,7 +99,7 @@ def _deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]
 
 def _one_line_each(docstring: str) -> str:
     """Return a docstring with each argument on one line; tyro would keep the ends of indented lines."""
-    return re.sub(r"\n {8,}", " ", inspect.cleandoc(docstring))
+    return re.sub(r"\n {8,}", " ", cleandoc(docstring))
 
 
 def _described(name: str) -> Callable[[], None]:
