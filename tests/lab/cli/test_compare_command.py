@@ -239,7 +239,7 @@ def test_mistake_is_one_line_and_leaves_nothing(
             "--tune learning_rate=fast, method none: learning_rate must",
         ),
         (("go", "--num-channels", "16000000"), "error: method none: a model of"),
-        (("go", "--mixing", "go"), "error: mixing must be given as METHOD"),
+        (("go", "--mixing", "go"), "error: --mixing must be given as METHOD"),
     ],
 )
 def test_value_of_the_wrong_kind_is_told(
