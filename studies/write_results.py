@@ -211,7 +211,7 @@ def _rivals(result: Result | None, *, brief: bool) -> str:
     if not brief or len(tied) in (0, len(rivals)):
         return f"Other mixings, {len(result['seeds'])} seeds: {_groups(result, differences, f'`{GO}`')}."
     told = _groups(result, [one for one in differences if side(one) != 0], f"`{GO}`")
-    return f"Of {len(rivals)} other mixings ({len(result['seeds'])} seeds), {told}; the rest is not shown to differ."
+    return f"Of {len(rivals)} other mixings ({len(result['seeds'])} seeds), {told}; the others are not shown to differ."
 
 
 def _best_rate(shown: Sequence[Result], at_best: Result | None) -> str:

@@ -28,6 +28,7 @@ EARLIER: dict[str, Any] = {
 class Recipe:
     """Model, text and optimization of a run."""
 
+    # The help of the command line keeps the ends of these lines, so long lines go on behind a backslash.
     mixing: str = "go"
     """Mixing of the streams, with options after a colon, as in go:expressivity=1.
     One of identity, go, go-unitary, sinkhorn, sinkhorn-linear, sinkhorn-v4, permutations, kronecker, average, \
